@@ -1,0 +1,1 @@
+"""Strop: post-training reinforcement learning for language models."""

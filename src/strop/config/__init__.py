@@ -1,0 +1,1 @@
+"""TOML in, typed values out. No torch, no ray."""

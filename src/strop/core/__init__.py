@@ -1,0 +1,1 @@
+"""What flows through Strop and what its parts promise. Numpy at most; no torch."""

@@ -1,0 +1,30 @@
+"""The errors a user can meet. Each message is one line that says what to change."""
+
+from __future__ import annotations
+
+
+class StropError(Exception):
+    """Any error that is the user's to mend; the command line prints it and exits with 2."""
+
+
+class ConfigError(StropError):
+    """A recipe, override or keyword argument that cannot be used."""
+
+
+class DataError(StropError):
+    """A data file, task or model folder that cannot be used."""
+
+
+class RewardError(StropError):
+    """A reward function that raised or returned something that is not a score."""
+
+
+class CheckpointError(StropError):
+    """A checkpoint that cannot be written, or cannot be resumed from."""
+
+
+class InfraError(Exception):
+    """A fault of the machinery (dead worker, unreachable server), never of the policy's answer.
+
+    Parts raise it at the borders of DESIGN section 8; the caller retries, then masks what it touched.
+    """
