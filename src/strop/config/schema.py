@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -18,7 +19,7 @@ class Section(BaseModel):
 class Component(Section):
     """Code to use: a built-in name or `module:attribute`, with the keyword arguments it is made with."""
 
-    use: str
+    use: str | Callable[..., Any]
     params: dict[str, Any] = {}
 
 
@@ -132,6 +133,7 @@ class EvaluationConfig(Section):
     ks: tuple[int, ...] = (1,)
     temperature: float = Field(0.0, ge=0)
     seed: int = 0
+    concurrency: int = Field(64, gt=0)
 
 
 class SaveConfig(Section):

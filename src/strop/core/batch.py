@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from strop.core.types import (
     Support,
     TokenOutputs,
     TrainingSample,
+    Turn,
     read_only,
 )
 
@@ -83,8 +85,8 @@ def split_rollout(rollout: Rollout, ticket: int, domain: str, temperature: float
     return tuple(samples)
 
 
-def _runs(rollout: Rollout) -> Iterator[list]:
-    run: list = []
+def _runs(rollout: Rollout) -> Iterator[list[Turn]]:
+    run: list[Turn] = []
     for turn in rollout.turns:
         if run and not turn.continues:
             yield run
@@ -94,7 +96,7 @@ def _runs(rollout: Rollout) -> Iterator[list]:
         yield run
 
 
-def _has_support(turns: list) -> bool:
+def _has_support(turns: Sequence[Turn]) -> bool:
     return any(turn.completion.support is not None for turn in turns)
 
 
@@ -151,7 +153,7 @@ def make_batch(
         returns=tuple(returns) if credit.returns is not None else None,
         old_logprobs=_field(outputs, "old"),
         ref_logprobs=_field(outputs, "reference"),
-        old_values=tuple(o.values for o in outputs["value"]) if "value" in outputs else None,
+        old_values=_values(outputs),
         metrics={"masked_share": 1.0 - float(np.mean(kept)) if kept else 0.0},
     )
     return batch, credit.scale
@@ -232,10 +234,17 @@ def _field(outputs: Mapping[str, Sequence[TokenOutputs]], name: str) -> tuple[Fl
     return tuple(o.logprobs for o in outputs[name]) if name in outputs else None
 
 
+def _values(outputs: Mapping[str, Sequence[TokenOutputs]]) -> tuple[FloatArray, ...] | None:
+    if "value" not in outputs:
+        return None
+    return tuple(o.values for o in outputs["value"] if o.values is not None)
+
+
 def _within_geometric_bound(sample: TrainingSample, old: TokenOutputs) -> bool:
     """|mean log w| <= max(0.01, 4 sqrt(2 k3 / T)) with w = old / sampled, over the T sampled tokens."""
     if sample.sampled_logprobs is None or not sample.loss_mask.any():
         return True
     log_w = (old.logprobs - sample.sampled_logprobs)[sample.loss_mask].astype(np.float64)
     k3 = float(np.mean(np.expm1(np.clip(log_w, -20, 20)) - log_w))
-    return abs(float(log_w.mean())) <= max(MIN_GEOMETRIC_BOUND, 4.0 * np.sqrt(2.0 * max(k3, 0.0) / len(log_w)))
+    bound = max(MIN_GEOMETRIC_BOUND, 4.0 * math.sqrt(2.0 * max(k3, 0.0) / len(log_w)))
+    return abs(float(log_w.mean())) <= bound

@@ -28,3 +28,11 @@ class InfraError(Exception):
 
     Parts raise it at the borders of DESIGN section 8; the caller retries, then masks what it touched.
     """
+
+
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error of a task group that is not itself a group: what actually went wrong."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from strop.core.types import Metric
+from strop.core.types import Metric, Rollout, RolloutGroup
 
 
 def reduce_metrics(metrics: Iterable[Metric]) -> dict[str, float]:
@@ -16,3 +16,44 @@ def reduce_metrics(metrics: Iterable[Metric]) -> dict[str, float]:
         sums[metric.name] += metric.value * metric.weight
         weights[metric.name] += metric.weight
     return {name: sums[name] / weight for name, weight in weights.items() if weight}
+
+
+def group_metrics(groups: Iterable[RolloutGroup], signals: Mapping[str, str], version: int) -> list[Metric]:
+    """What a step's groups say before any filtering: rewards, pass rate, signal, lengths and failures.
+
+    Per domain under `domain/NAME/...` and over all. `signals` names each domain's right-or-wrong reward.
+    """
+    found: list[Metric] = []
+    for group in groups:
+        signal = signals[group.task.domain]
+        values = [v for r in group.trainable if (v := _score(r, signal)) is not None]
+        found.extend(_both("signal_rate", float(len(set(values)) > 1), group))
+        for rollout in group.rollouts:
+            found.extend(_both("infra_share", float(rollout.total is None), group))
+            found.extend(_both("truncated_share", float(rollout.status == "truncated"), group))
+            found.append(Metric(name="completion_tokens", value=rollout.num_tokens))
+            found.append(Metric(name="turns", value=len(rollout.turns)))
+            if rollout.total is not None:
+                found.extend(_both("reward", rollout.total, group))
+            found.extend(_score_metrics(rollout, group))
+            for turn in rollout.turns:
+                ages = version - turn.completion.versions
+                found.append(Metric(name="staleness", value=float(ages.mean()) if len(ages) else 0.0))
+        for value in values:
+            found.extend(_both("pass_rate", float(value > 0), group))
+    return found
+
+
+def _score_metrics(rollout: Rollout, group: RolloutGroup) -> list[Metric]:
+    if rollout.reward is None:
+        return []
+    scores = rollout.reward.scores.items()
+    return [m for name, s in scores if s.value is not None for m in _both(f"score/{name}", s.value, group)]
+
+
+def _score(rollout: Rollout, name: str) -> float | None:
+    return None if rollout.reward is None or name not in rollout.reward.scores else rollout.reward.scores[name].value
+
+
+def _both(name: str, value: float, group: RolloutGroup) -> tuple[Metric, Metric]:
+    return Metric(name=name, value=value), Metric(name=f"domain/{group.task.domain}/{name}", value=value)

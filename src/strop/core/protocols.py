@@ -117,7 +117,7 @@ class Learner(Protocol):
     async def forward(
         self, samples: Sequence[TrainingSample], needs: Sequence[str]
     ) -> Mapping[str, Sequence[TokenOutputs]]:
-        """Outputs by name, one per sample: `old` (current weights), `reference` (start weights), `value` (value head)."""
+        """Outputs by name, one per sample: `old` (current weights), `reference` (start weights), `value` (head)."""
         ...
 
     def weights(self) -> Iterable[tuple[str, Any]]:
@@ -149,7 +149,7 @@ class Curriculum(Protocol):
     def observe(self, state: Mapping[str, JSON], group: RolloutGroup) -> Mapping[str, JSON]: ...
 
 
-RewardFn = Callable[[Rollout, Task], float | Score | None | Awaitable[float | Score | None]]
+RewardFn = Callable[[Rollout, Task], float | Score | Awaitable[float | Score | None] | None]
 GroupRewardFn = Callable[[Sequence[Rollout], Task], Sequence[float | Score | None]]
 KeepFn = Callable[[RolloutGroup], str | None]  # None to keep, else the reason for the drop
 Sink = Callable[[int, Mapping[str, float]], None]
@@ -210,7 +210,7 @@ Advantage = float | PerTurn | PerToken
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Credit:
-    """What an AdvantageFn returns: `advantages[g][r]` and, with a value head, `returns[g][r]` for trainable rollouts."""
+    """What an AdvantageFn returns for trainable rollouts: `advantages[g][r]`, and `returns` with a value head."""
 
     advantages: Sequence[Sequence[Advantage]]
     returns: Sequence[Sequence[PerToken]] | None = None
