@@ -1,0 +1,353 @@
+"""Continuous batching over any transformers decoder: sequences join and leave one running batch, token by token.
+
+The decode loop runs in a thread of its own, so the event loop never waits for a matrix product. A prompt that several
+calls share is computed once; its keys and values are copied to each of their rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from strop.config.schema import EngineConfig
+from strop.core.errors import DataError
+from strop.core.protocols import PauseMode
+from strop.core.types import Completion, FinishReason, IntArray, SamplingParams
+from strop.engines.attention import use_grouped_attention
+from strop.engines.kv_cache import Prefix, PrefixStore, RowCache
+from strop.engines.sampling import draw
+
+MIN_SHARED = 0.5  # a stored prefix is reused when it covers this share of a prompt; else prompts are computed together
+
+
+@dataclass(eq=False)
+class Request:
+    """One `sample` call on its way."""
+
+    prompt: IntArray
+    params: SamplingParams
+    future: asyncio.Future[Completion]
+    loop: asyncio.AbstractEventLoop
+    cancelled: bool = False
+
+    def answer(self, completion: Completion) -> None:
+        self.loop.call_soon_threadsafe(lambda: self.future.done() or self.future.set_result(completion))
+
+    def fail(self, error: BaseException) -> None:
+        self.loop.call_soon_threadsafe(lambda: self.future.done() or self.future.set_exception(error))
+
+
+@dataclass(eq=False)
+class Row:
+    """A running sequence: `length` positions are cached; the last drawn token is not yet among them."""
+
+    request: Request
+    length: int
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+    support: list[IntArray | None] = field(default_factory=list)
+
+    @property
+    def ids(self) -> IntArray:
+        return np.concatenate([self.request.prompt, np.array(self.tokens, np.int32)])
+
+
+class TorchEngine:
+    """A Sampler and WeightReceiver with its own copy of the weights. Use as `async with engine:`."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        end_ids: frozenset[int],
+        decode: Callable[[Sequence[int]], str],
+        config: EngineConfig,
+        max_context: int,
+    ) -> None:
+        use_grouped_attention(model)
+        self.model = model.eval().requires_grad_(False)
+        self.version = 0
+        self.max_context = max_context
+        self.statistics = {"prefill_tokens": 0, "decode_steps": 0, "decoded_tokens": 0}
+        self._end_ids = end_ids
+        self._decode = decode
+        self._config = config
+        self._max_rows = 1 if config.deterministic else config.max_rows
+        self._num_layers = model.config.num_hidden_layers
+        self._cache = RowCache(self._num_layers, self._max_rows)
+        self._prefixes = PrefixStore(config.cache_tokens)
+        self._rows: list[Row] = []
+        self._waiting: deque[Request] = deque()
+        self._changed = threading.Condition()
+        self._pause: PauseMode | None = None
+        self._parked = False
+        self._recompute = False
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    async def __aenter__(self) -> Self:
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+
+    @property
+    def num_running(self) -> int:
+        """Rows in the batch and calls that wait for one."""
+        return len(self._rows) + len(self._waiting)
+
+    async def sample(self, prompt_ids: IntArray, params: SamplingParams) -> Completion:
+        """One completion of `prompt_ids` [P]. DataError when nothing fits into the context after the prompt."""
+        if len(prompt_ids) >= self.max_context:
+            raise DataError(
+                f"the prompt has {len(prompt_ids)} tokens and the context {self.max_context}: "
+                "shorten the prompt, or raise model.max_context if the model allows it"
+            )
+        loop = asyncio.get_running_loop()
+        prompt = np.ascontiguousarray(prompt_ids, np.int32)
+        request = Request(prompt=prompt, params=params, future=loop.create_future(), loop=loop)
+        with self._changed:
+            if self._failure is not None:
+                raise RuntimeError("the engine stopped") from self._failure
+            self._waiting.append(request)
+            self._changed.notify_all()
+        try:
+            return await request.future
+        except asyncio.CancelledError:
+            request.cancelled = True
+            raise
+
+    async def pause(self, mode: PauseMode) -> None:
+        """Stop at a token boundary; in mode `wait` once the running sequences have ended."""
+
+        def park() -> None:
+            with self._changed:
+                self._pause = mode
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._parked or self._failure is not None)
+
+        await asyncio.to_thread(park)
+
+    async def load(self, version: int, chunks: Iterable[tuple[str, Any]]) -> None:
+        """Copy named tensors over the engine's own; every stored prefix is forgotten. Only while paused."""
+        assert self._parked, "load() needs a pause() before it"
+        await asyncio.to_thread(self._copy, chunks)
+        self.version = version
+        self._prefixes.clear()
+
+    async def resume(self) -> None:
+        with self._changed:
+            self._recompute = self._pause == "recompute"
+            self._pause = None
+            self._parked = False
+            self._changed.notify_all()
+
+    @torch.no_grad()
+    def _copy(self, chunks: Iterable[tuple[str, Any]]) -> None:
+        own = dict(self.model.named_parameters(remove_duplicate=False))
+        for name, tensor in chunks:
+            own[name].copy_(tensor)
+
+    def _run(self) -> None:
+        if self._config.deterministic or self._config.threads:
+            torch.set_num_threads(self._config.threads or 1)
+        try:
+            with torch.inference_mode():
+                while self._wait_for_work():
+                    self._step()
+        except BaseException as error:
+            self._failure = error
+            for request in [*(row.request for row in self._rows), *self._waiting]:
+                request.fail(error)
+            with self._changed:
+                self._changed.notify_all()
+
+    def _wait_for_work(self) -> bool:
+        """Block until there is a token to sample; False when the engine closes."""
+        with self._changed:
+            while not self._closing:
+                may_run = self._pause is None or (self._pause == "wait" and self._rows)
+                if may_run and (self._rows or self._waiting):
+                    return True
+                if self._pause is not None and not may_run:
+                    self._parked = True
+                    self._changed.notify_all()
+                self._changed.wait()
+            return False
+
+    def _step(self) -> None:
+        for slot in reversed(range(len(self._rows))):
+            if self._rows[slot].request.cancelled:
+                self._leave(slot)
+        if self._recompute:
+            self._rebuild()
+        if self._pause is None:
+            self._enter()
+        if self._rows:
+            self._decode_rows()
+
+    def _enter(self) -> None:
+        """Move waiting calls into free rows, compute what they share once, and draw their first tokens."""
+        entering: list[Request] = []
+        with self._changed:
+            while self._waiting and len(self._rows) + len(entering) < self._max_rows:
+                request = self._waiting.popleft()
+                if not request.cancelled:
+                    entering.append(request)
+        if not entering:
+            return
+        prefixes = self._prefill([request.prompt for request in entering])
+        fresh = [Row(request=request, length=len(request.prompt)) for request in entering]
+        for row, prefix in zip(fresh, prefixes, strict=True):
+            self._cache.write(len(self._rows), prefix.keys, prefix.values)
+            self._rows.append(row)
+        self._draw(fresh, torch.stack([prefix.logits for prefix in prefixes]))
+
+    def _prefill(self, prompts: Sequence[IntArray]) -> list[Prefix]:
+        """The computed prefix of each prompt, every distinct one computed once."""
+        found: dict[bytes, Prefix] = {}
+        together: list[IntArray] = []
+        for prompt in prompts:
+            key = prompt.tobytes()
+            if key in found or any(key == other.tobytes() for other in together):
+                continue
+            stored = self._prefixes.exact(prompt)
+            if stored is not None:
+                found[key] = stored
+                continue
+            past, shared = self._prefixes.longest(prompt)
+            if past is not None and shared >= MIN_SHARED * len(prompt) and not self._config.deterministic:
+                (found[key],) = self._compute([prompt], past, shared)
+            else:
+                together.append(prompt)
+        batches = [[prompt] for prompt in together] if self._config.deterministic else [together]
+        for batch in filter(None, batches):
+            for prefix in self._compute(batch, None, 0):
+                found[prefix.ids.tobytes()] = prefix
+        for prefix in found.values():
+            self._prefixes.add(prefix)
+        return [found[prompt.tobytes()] for prompt in prompts]
+
+    def _compute(self, prompts: Sequence[IntArray], past: Prefix | None, shared: int) -> list[Prefix]:
+        """Keys, values and last logits of prompts that all begin with the first `shared` ids of `past`."""
+        scratch = RowCache(self._num_layers, len(prompts))
+        longest = max(len(prompt) for prompt in prompts)
+        scratch.reserve(longest)
+        if past is not None:
+            scratch.write(0, past.keys[:, :, :shared], past.values[:, :, :shared])
+        ids = np.zeros((len(prompts), longest - shared), np.int64)
+        for number, prompt in enumerate(prompts):
+            ids[number, : len(prompt) - shared] = prompt[shared:]
+        positions = torch.arange(shared, longest).expand(len(prompts), -1)
+        lasts = sorted({len(prompt) - 1 - shared for prompt in prompts})
+        logits = self._forward(scratch, torch.from_numpy(ids), positions, longest, torch.tensor(lasts))
+        self.statistics["prefill_tokens"] += sum(len(prompt) - shared for prompt in prompts)
+        computed = []
+        for number, prompt in enumerate(prompts):
+            keys, values = scratch.read(number, len(prompt))
+            last = lasts.index(len(prompt) - 1 - shared)
+            computed.append(Prefix(prompt, keys, values, logits[number, last]))
+        return computed
+
+    def _forward(self, cache: RowCache, ids: Tensor, positions: Tensor, span: int, keep: Tensor | int) -> Tensor:
+        """Logits [B, kept, V], float32, of `ids` [B, T] at `positions` [B, T] over the first `span` cached ones."""
+        device = self.model.device
+        cache.reserve(span)
+        cache.at, cache.span = positions.to(device), span
+        seen = torch.arange(span) <= positions[:, :, None]
+        output = self.model(
+            input_ids=ids.to(device),
+            attention_mask=seen[:, None].to(device),
+            position_ids=cache.at,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=keep,
+        )
+        return output.logits.float()
+
+    def _decode_rows(self) -> None:
+        """Compute the last token of every row and draw the next."""
+        ids = torch.tensor([[row.tokens[-1]] for row in self._rows])
+        positions = torch.tensor([[row.length] for row in self._rows])
+        span = int(positions.max()) + 1
+        logits = self._forward(self._cache, ids, positions, span, 1)[:, -1]
+        self.statistics["decode_steps"] += 1
+        self.statistics["decoded_tokens"] += len(self._rows)
+        for row in self._rows:
+            row.length += 1
+        self._draw(list(self._rows), logits)
+
+    def _draw(self, rows: Sequence[Row], logits: Tensor) -> None:
+        drawn = draw(logits, [row.request.params for row in rows], [len(row.tokens) for row in rows])
+        for row, token, logprob, kept in zip(rows, drawn.tokens, drawn.logprobs, drawn.support, strict=True):
+            row.tokens.append(token)
+            row.logprobs.append(logprob)
+            row.versions.append(self.version)
+            row.support.append(kept)
+        for slot in reversed(range(len(self._rows))):
+            row = self._rows[slot]
+            reason = self._finished(row)
+            if reason is not None:
+                self._remember(slot, row)
+                self._leave(slot)
+                row.request.answer(_completion(row, reason))
+
+    def _finished(self, row: Row) -> FinishReason | None:
+        params = row.request.params
+        if row.tokens[-1] in self._end_ids:
+            return "stop"
+        if params.stop:
+            text = self._decode(row.tokens)
+            if any(stop in text for stop in params.stop):
+                return "stop"
+        if len(row.tokens) >= params.max_tokens or len(row.request.prompt) + len(row.tokens) >= self.max_context:
+            return "length"
+        return None
+
+    def _remember(self, slot: int, row: Row) -> None:
+        """Keep what was computed of a finished row: a later turn goes on from it."""
+        if row.length > len(row.request.prompt) and len(set(row.versions)) == 1:
+            keys, values = self._cache.read(slot, row.length)
+            self._prefixes.add(Prefix(row.ids[: row.length], keys, values, None))
+
+    def _leave(self, slot: int) -> None:
+        """Free a row: the last one takes its place, so that the batch stays dense."""
+        last = self._rows.pop()
+        if slot < len(self._rows):
+            self._cache.move(len(self._rows), slot, last.length)
+            self._rows[slot] = last
+
+    def _rebuild(self) -> None:
+        """Compute the running rows anew under the loaded weights."""
+        self._recompute = False
+        for slot, row in enumerate(self._rows):
+            (prefix,) = self._compute([row.ids[: row.length]], None, 0)
+            self._cache.write(slot, prefix.keys, prefix.values)
+
+
+def _completion(row: Row, reason: FinishReason) -> Completion:
+    cut = any(kept is not None for kept in row.support)
+    return Completion(
+        token_ids=np.array(row.tokens, np.int32),
+        logprobs=np.minimum(np.array(row.logprobs, np.float32), 0.0),
+        versions=np.array(row.versions, np.int32),
+        support=tuple(row.support) if cut else None,
+        finish_reason=reason,
+    )
