@@ -1,0 +1,38 @@
+"""The command line: one file per verb. Errors that are the user's to mend are one line and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from strop.cli.compare import compare
+from strop.cli.evaluate import evaluate
+from strop.cli.export import export
+from strop.cli.init import init
+from strop.cli.model import model
+from strop.cli.rollouts import rollouts
+from strop.cli.train import train
+from strop.core.errors import StropError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app.command()(train)
+app.command("eval")(evaluate)
+app.command()(compare)
+app.command()(rollouts)
+app.command()(export)
+app.command()(init)
+app.add_typer(model, name="model")
+
+
+def main() -> None:
+    """Entry point of the `strop` command."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # idle threads of one part must not spin on another's cores
+    try:
+        app()
+    except StropError as error:
+        print(f"strop: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("strop: stopped; go on with the same command and --resume", file=sys.stderr)
+        raise SystemExit(130) from None

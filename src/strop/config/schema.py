@@ -36,7 +36,7 @@ class EngineConfig(Section):
     dtype: Dtype = "float32"
     device: str = "auto"
     max_rows: int = Field(64, gt=0)
-    cache_tokens: int = Field(65536, gt=0)
+    cache_tokens: int = Field(16384, gt=0)
     deterministic: bool = False
     threads: int | None = Field(None, gt=0)
 
@@ -105,15 +105,13 @@ class AlgorithmConfig(Section):
     """A preset name, with any of its choices replaced. None keeps the preset's choice."""
 
     preset: str = "strop"
-    advantage: str | None = None
-    loss: str | None = None
+    advantage: str | Callable[..., Any] | None = None
+    loss: str | Callable[..., Any] | None = None
     aggregation: Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "constant"] | None = None
     clip_low: float | None = Field(None, gt=0)
     clip_high: float | None = Field(None, gt=0)
     kl_coef: float = Field(0.0, ge=0)
     kl_estimator: Literal["k1", "k2", "k3"] = "k2"
-    kl_placement: Literal["loss", "reward"] = "loss"
-    entropy_coef: float = 0.0
     importance: Literal["none", "token_tis", "decoupled"] | None = None
     tis_cap: float = Field(2.0, gt=0)
     geometric_mask: bool | None = None
@@ -155,6 +153,7 @@ class StageConfig(Section):
     max_staleness: int = Field(0, ge=0)
     max_replacements: int = Field(0, ge=0)
     deadline_s: float | None = Field(None, gt=0)
+    max_infra_share: float = Field(0.5, ge=0, le=1)
     batch_size: int = Field(32, gt=0)
     data: Component | None = None
     domains: tuple[str, ...] | None = None

@@ -1,0 +1,137 @@
+"""Named algorithms, and how a configuration changes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from strop.algorithms.advantage import DomainScaled, Gae, Gdpo, Grpo, ReinforcePlusPlus, Rloo
+from strop.algorithms.keep import KeepAll, KeepSignal
+from strop.algorithms.loss import Cispo, Gspo, Importance, KlPenalty, PpoClip, Reinforce, ValueLoss
+from strop.config.schema import AlgorithmConfig
+from strop.core.errors import ConfigError
+from strop.core.protocols import AdvantageFn, Aggregation, Algorithm, LossFn
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    advantage: str
+    loss: str = "ppo_clip"
+    aggregation: Aggregation = "token_mean"
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    domain_normaliser: bool = False
+
+
+PRESETS: Mapping[str, Preset] = {
+    "strop": Preset(advantage="domain_scaled", clip_high=0.28, domain_normaliser=True),
+    "grpo": Preset(advantage="grpo", aggregation="seq_mean_token_mean"),
+    "dr_grpo": Preset(advantage="dr_grpo", aggregation="constant"),
+    "dapo": Preset(advantage="grpo", clip_high=0.28),
+    "rloo": Preset(advantage="rloo", loss="reinforce", aggregation="seq_mean_token_sum"),
+    "reinforce_plus_plus": Preset(advantage="reinforce_plus_plus"),
+    "gspo": Preset(advantage="grpo", loss="gspo", aggregation="seq_mean_token_mean", clip_low=3e-4, clip_high=4e-4),
+    "cispo": Preset(advantage="grpo", loss="cispo", clip_high=4.0),
+    "gdpo": Preset(advantage="gdpo"),
+    "ppo": Preset(advantage="gae"),
+}
+
+ADVANTAGES: Mapping[str, Callable[[AlgorithmConfig], AdvantageFn]] = {
+    "domain_scaled": lambda config: DomainScaled(),
+    "grpo": lambda config: Grpo(),
+    "dr_grpo": lambda config: Grpo(scaling="none"),
+    "rloo": lambda config: Rloo(),
+    "reinforce_plus_plus": lambda config: ReinforcePlusPlus(),
+    "gdpo": lambda config: Gdpo(),
+    "gae": lambda config: Gae(gamma=config.gamma, lam=config.gae_lambda),
+}
+
+LOSSES: Mapping[str, Callable[[float, float], LossFn]] = {
+    "ppo_clip": lambda low, high: PpoClip(clip_low=low, clip_high=high),
+    "gspo": lambda low, high: Gspo(clip_low=low, clip_high=high),
+    "cispo": lambda low, high: Cispo(clip_high=high),
+    "reinforce": lambda low, high: Reinforce(),
+}
+
+
+def make_algorithm(
+    config: AlgorithmConfig, *, max_tokens: int, group_size: int, signals: Mapping[str, str], max_staleness: int
+) -> Algorithm:
+    """The preset that `config` names with its changes. `advantage` and `loss` may be functions of the user's.
+
+    The learner's own logprobs are computed again (`old`) where the sampler's weights may be older, or where the
+    configuration asks for importance weights; else the sampler's logprobs are the anchor.
+    """
+    preset = _named(PRESETS, config.preset, "preset")
+    advantage_name = config.advantage if config.advantage is not None else preset.advantage
+    uses_values = advantage_name == "gae"
+    min_group = 1 if uses_values or not isinstance(advantage_name, str) else 2
+    if group_size < min_group:
+        raise ConfigError(
+            f"group_size = {group_size}: the baseline of {config.preset!r} needs at least 2 rollouts a task; "
+            'raise group_size, or use preset = "ppo", whose baseline is a value head'
+        )
+    importance = config.importance or ("token_tis" if max_staleness > 0 else "none")
+    geometric = config.geometric_mask if config.geometric_mask is not None else max_staleness > 0
+    needs = []
+    if importance != "none" or geometric:
+        needs.append("old")
+    if config.kl_coef > 0:
+        needs.append("reference")
+    if uses_values:
+        needs.append("value")
+    keep = KeepSignal(dict(signals), min_group) if config.keep == "signal" and min_group > 1 else KeepAll(min_group)
+    return Algorithm(
+        name=config.preset,
+        advantage=_advantage(config, advantage_name),
+        loss=_loss(config, preset, importance, uses_values),
+        keep=keep,
+        aggregation=config.aggregation or preset.aggregation,
+        needs=tuple(needs),
+        min_group=min_group,
+        max_tokens=max_tokens,
+        geometric_mask=geometric,
+        mask_truncated=config.mask_truncated,
+        domain_normaliser=_or(config.domain_normaliser, preset.domain_normaliser),
+    )
+
+
+def _advantage(config: AlgorithmConfig, name: Any) -> AdvantageFn:
+    if not isinstance(name, str):
+        given: AdvantageFn = name
+        return given
+    return _named(ADVANTAGES, name, "advantage")(config)
+
+
+def _loss(config: AlgorithmConfig, preset: Preset, importance: str, uses_values: bool) -> LossFn:
+    chosen = config.loss if config.loss is not None else preset.loss
+    loss: LossFn
+    if isinstance(chosen, str):
+        low, high = _or(config.clip_low, preset.clip_low), _or(config.clip_high, preset.clip_high)
+        loss = _named(LOSSES, chosen, "loss")(low, high)
+    else:
+        loss = chosen
+    if importance != "none":
+        loss = Importance(loss, cap=config.tis_cap if importance == "token_tis" else math.inf)
+    if config.kl_coef > 0:
+        loss = KlPenalty(loss, config.kl_coef, config.kl_estimator)
+    if uses_values:
+        loss = ValueLoss(loss, config.value_coef, config.value_clip)
+    return loss
+
+
+def _or(choice: Value | None, default: Value) -> Value:
+    return default if choice is None else choice
+
+
+def _named(table: Mapping[str, Value], name: str, kind: str) -> Value:
+    if name not in table:
+        near = get_close_matches(name, table, 1, 0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(table)}"
+        raise ConfigError(f"algorithm.{kind} = {name!r}: unknown; {hint}")
+    return table[name]

@@ -1,0 +1,244 @@
+"""From a configuration to the parts: the one place that constructs things and knows which class is which."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from strop.algorithms.loss import Teach
+from strop.algorithms.presets import make_algorithm
+from strop.config.resolve import ENVIRONMENTS, REWARDS, TASKS, locate, make, make_callable
+from strop.config.schema import AlgorithmConfig, Component, DomainConfig, RewardConfig, RunConfig, StageConfig
+from strop.core.errors import ConfigError
+from strop.core.protocols import Algorithm, Domain, NamedReward, TaskSource
+from strop.core.types import Message, Rollout, SamplingParams, Task
+from strop.curriculum.mixture import StaticMixture
+from strop.engines.loading import load_engine
+from strop.engines.renderer import ChatRenderer
+from strop.engines.torch_engine import TorchEngine
+from strop.learner.learner import TorchLearner, load_learner
+from strop.rollout.group import Roller
+from strop.scheduler.buffer import Buffer
+from strop.scoring.score import Scorer
+from strop.storage.models import get_model
+from strop.tasks.teaching import conversation
+from strop.train import Run
+
+MODELS = Path(os.environ.get("STROP_MODELS", "models"))
+
+
+def build_domains(config: RunConfig, stage: StageConfig | None = None, *, transfer: bool = False) -> list[Domain]:
+    """The domains of a stage (all of the run's without one); with `transfer`, those that are only evaluated."""
+    chosen = [d for d in config.domains if d.transfer == transfer]
+    if stage is not None and stage.domains is not None:
+        unknown = sorted(set(stage.domains) - {d.name for d in chosen})
+        if unknown:
+            raise ConfigError(f"stage {stage.title!r}: no domain is named {unknown[0]!r}")
+        chosen = [d for d in chosen if d.name in stage.domains]
+    return [_build_domain(config, domain, stage) for domain in chosen]
+
+
+def _build_domain(config: RunConfig, domain: DomainConfig, stage: StageConfig | None) -> Domain:
+    where = f"domain {domain.name!r}"
+    sampling = domain.sampling or (stage.sampling if stage is not None else None) or config.sampling
+    rewards = tuple(_build_reward(reward, where) for reward in domain.rewards or config.rewards)
+    _check_rewards(rewards, domain, where)
+    environment = locate(domain.environment.use, ENVIRONMENTS, where)
+    environment_params = domain.environment.params
+    make(domain.environment, ENVIRONMENTS, where)  # a wrong parameter shows now, not in mid run
+    return Domain(
+        name=domain.name,
+        tasks=_source(domain.tasks, where, domain.name, "train"),
+        held_out=_source(domain.held_out or domain.tasks, where, domain.name, "held_out"),
+        environment=lambda: environment(**environment_params),
+        rewards=rewards,
+        sampling=SamplingParams(**sampling.model_dump()),
+        weight=domain.weight,
+        parent=domain.parent,
+        max_turns=domain.max_turns,
+        max_rollout_tokens=domain.max_rollout_tokens,
+        signal=domain.signal,
+    )
+
+
+def _source(component: Component, where: str, name: str, split: str) -> TaskSource:
+    source = make(component, TASKS, where, domain=name, split=split)
+    if len(source) == 0:
+        raise ConfigError(f"{where}: its {split} source has no task; check the path, filter or size")
+    first = source[0]
+    if not isinstance(first, Task):
+        raise ConfigError(f"{where}: its source must hold strop Tasks, got {type(first).__name__}")
+    if first.domain != name:
+        raise ConfigError(f"{where}: its tasks carry the domain {first.domain!r}; they must carry {name!r}")
+    return source
+
+
+def _build_reward(reward: RewardConfig, where: str) -> NamedReward:
+    return NamedReward(
+        name=reward.name,
+        fn=make_callable(reward, REWARDS, f"{where}, reward {reward.name!r}"),
+        weight=reward.weight,
+        per=reward.per,
+        gate=reward.gate,
+        timeout_s=reward.timeout_s,
+    )
+
+
+def _check_rewards(rewards: Sequence[NamedReward], domain: DomainConfig, where: str) -> None:
+    names = [reward.name for reward in rewards]
+    if not names:
+        raise ConfigError(f"{where}: has no reward; add one under rewards, here or for the whole run")
+    if len(set(names)) < len(names):
+        raise ConfigError(f"{where}: two rewards share a name: {sorted(names)}")
+    if domain.signal not in names:
+        raise ConfigError(f"{where}: signal = {domain.signal!r} names no reward; there are {', '.join(names)}")
+    for reward in rewards:
+        if reward.gate is not None and reward.gate not in names:
+            raise ConfigError(f"{where}: reward {reward.name!r} is gated by {reward.gate!r}, which is no reward of it")
+    if not any(reward.weight for reward in rewards):
+        raise ConfigError(f"{where}: every reward has weight 0, so nothing can be learned")
+
+
+def check_disjoint(domain: Domain, limit: int = 2000) -> None:
+    """ConfigError when a held-out task is also a training task, by id, which is a hash of the content."""
+    train = {domain.tasks[i].id for i in range(min(len(domain.tasks), limit))}
+    both = [i for i in range(min(len(domain.held_out), limit)) if domain.held_out[i].id in train]
+    if both:
+        task = domain.held_out[both[0]].id
+        raise ConfigError(
+            f"domain {domain.name!r}: task {task} is both trained on and held out; give held_out other tasks"
+        )
+
+
+def model_folder(config: RunConfig) -> Path:
+    """Where the model to start from lies, fetched if need be."""
+    return get_model(config.model.path, MODELS)
+
+
+def build_renderer(config: RunConfig, folder: Path) -> ChatRenderer:
+    return ChatRenderer.load(folder, config.model.chat_template)
+
+
+def build_engine(config: RunConfig, folder: Path, renderer: ChatRenderer) -> TorchEngine:
+    return load_engine(folder, config.engine, renderer, max_context=config.model.max_context)
+
+
+def build_algorithm(stage: StageConfig, domains: Sequence[Domain]) -> Algorithm:
+    """The stage's algorithm; `advantage` and `loss` may be code of the user's."""
+    config: AlgorithmConfig = stage.algorithm
+    return make_algorithm(
+        config,
+        max_tokens=max(d.max_rollout_tokens or d.sampling.max_tokens * d.max_turns for d in domains),
+        group_size=stage.group_size,
+        signals={d.name: d.signal for d in domains},
+        max_staleness=stage.max_staleness,
+    )
+
+
+def build_teacher(config: RunConfig, stage: StageConfig, folder: Path) -> TorchLearner:
+    """The learner of an SFT stage."""
+    return load_learner(folder, stage.learner or config.learner, loss=Teach(), total_updates=stage.steps)
+
+
+def build_learner(
+    config: RunConfig, stage: StageConfig, folder: Path, algorithm: Algorithm, start_version: int
+) -> TorchLearner:
+    """The learner of an RL stage."""
+    return load_learner(
+        folder,
+        stage.learner or config.learner,
+        loss=algorithm.loss,
+        total_updates=stage.steps,
+        needs=algorithm.needs,
+        start_version=start_version,
+    )
+
+
+def teaching_conversations(config: RunConfig, stage: StageConfig) -> list[tuple[Message, ...]]:
+    """What an SFT stage teaches: its `data`, or the worked responses of its domains' training tasks."""
+    if stage.data is not None:
+        source = make(stage.data, TASKS, f"stage {stage.title!r}", domain=stage.title, split="train")
+        sources = [source]
+    else:
+        sources = [domain.tasks for domain in build_domains(config, stage)]
+    wanted = stage.steps * stage.batch_size
+    found = []
+    for source in sources:
+        share = min(len(source), -(-wanted // len(sources)))
+        found.extend(conversation(source[i]) for i in range(share))
+    if not found:
+        raise ConfigError(f"stage {stage.title!r}: there is nothing to teach")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where an RL stage stands: what its checkpoint held, or its beginning."""
+
+    step: int = 0
+    next_ticket: int = 0
+    attempt: int = 0
+    curriculum: Mapping[str, Any] | None = None
+    scale: Mapping[str, float] | None = None
+
+
+def build_run(
+    config: RunConfig,
+    stage: StageConfig,
+    *,
+    domains: Sequence[Domain],
+    algorithm: Algorithm,
+    learner: TorchLearner,
+    engine: TorchEngine,
+    renderer: ChatRenderer,
+    progress: Progress,
+    record: Callable[..., None],
+    due: Callable[..., Awaitable[None]],
+) -> Run:
+    """An RL stage, ready for `train`."""
+    curriculum = StaticMixture(domains=tuple(domains), seed=config.seed)
+    return Run(
+        domains={domain.name: domain for domain in domains},
+        algorithm=algorithm,
+        learner=learner,
+        receiver=engine,
+        roller=Roller(sampler=engine, renderer=renderer, seed=config.seed),
+        scorer=Scorer(),
+        curriculum=curriculum,
+        curriculum_state=progress.curriculum if progress.curriculum is not None else curriculum.start(),
+        scale=progress.scale or {},
+        buffer=Buffer(
+            groups_per_step=stage.groups_per_step,
+            num_steps=stage.steps,
+            max_staleness=stage.max_staleness,
+            max_replacements=stage.max_replacements,
+            first_step=progress.step + 1,
+            first_ticket=progress.next_ticket,
+        ),
+        record=record,
+        due=due,
+        group_size=stage.group_size,
+        num_steps=stage.steps,
+        max_staleness=stage.max_staleness,
+        first_step=progress.step + 1,
+        attempt=progress.attempt,
+        deadline_s=stage.deadline_s,
+        max_infra_share=stage.max_infra_share,
+    )
+
+
+def build_attempt(
+    config: RunConfig, engine: TorchEngine, renderer: ChatRenderer, eval_seed: int
+) -> Callable[[Domain, Task, int, SamplingParams], Awaitable[Rollout]]:
+    """One rolled-out and scored attempt, as evaluation asks for it."""
+    roller = Roller(sampler=engine, renderer=renderer, seed=config.seed)
+    scorer = Scorer()
+
+    async def attempt(domain: Domain, task: Task, index: int, params: SamplingParams) -> Rollout:
+        path = (eval_seed, "eval", domain.name, task.id, index)
+        return await scorer.rollout(await roller.rollout(domain, task, params, path, index), task, domain)
+
+    return attempt

@@ -1,0 +1,29 @@
+"""strop train: run a recipe."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from strop.config.load import load_recipe
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="a recipe: a folder with run.toml, or a TOML file")],
+    overrides: Annotated[Optional[list[str]], typer.Argument(help="key.path=value, applied to the recipe")] = None,  # noqa: UP045
+    resume: Annotated[Optional[Path], typer.Option(help="go on with this run folder")] = None,  # noqa: UP045
+    dry_run: Annotated[bool, typer.Option(help="print the resolved configuration and stop")] = False,
+    quiet: Annotated[bool, typer.Option(help="no progress bar")] = False,
+) -> None:
+    """Run every stage of RECIPE, evaluate the model before and after each, and print what got better."""
+    config = load_recipe(recipe, overrides or ())
+    if dry_run:
+        print(json.dumps(config.model_dump(mode="json"), indent=2))
+        return
+    from strop.stages import start_run  # torch loads here, not when the command line only checks a recipe
+
+    asyncio.run(start_run(config, resume=resume, quiet=quiet))

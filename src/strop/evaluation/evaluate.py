@@ -1,0 +1,79 @@
+"""Evaluating a model on held-out tasks: the same tasks, samples and seeds for every model, so that pairs compare."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from strop.core.protocols import Domain
+from strop.core.types import Rollout, SamplingParams, Task
+from strop.evaluation.report import DomainReport, EvalReport, Result
+
+Attempt = Callable[[Domain, Task, int, SamplingParams], Awaitable[Rollout]]
+FORM = "form"  # the reward, where a domain has one, that says whether the answer could be read
+
+
+async def evaluate(
+    domains: Sequence[Domain],
+    attempt: Attempt,
+    *,
+    model: str,
+    transfer: Sequence[str] = (),
+    num_tasks: int,
+    num_samples: int = 1,
+    ks: Sequence[int] = (1,),
+    temperature: float = 0.0,
+    concurrency: int = 64,
+) -> EvalReport:
+    """`num_samples` attempts at the first `num_tasks` held-out tasks of each domain (all it has, where fewer).
+
+    Attempts that fail for infrastructure reasons are counted and left out; truncated ones count as wrong.
+    """
+    if max(ks) > num_samples:
+        raise ValueError(f"k = {max(ks)} needs evaluation.num_samples of at least that many, it is {num_samples}")
+    started_s = time.monotonic()
+    free = asyncio.Semaphore(concurrency)
+
+    async def one(domain: Domain, task: Task, index: int) -> Result | None:
+        params = replace(domain.sampling, temperature=temperature, top_p=1.0, top_k=0)
+        async with free:
+            return _result(await attempt(domain, task, index, params), task, index, domain.signal)
+
+    reports = []
+    jobs = [
+        (domain, [one(domain, task, k) for task in _tasks(domain, num_tasks) for k in range(num_samples)])
+        for domain in domains
+    ]
+    gathered = await asyncio.gather(*(asyncio.gather(*calls) for _, calls in jobs))
+    for (domain, _), results in zip(jobs, gathered, strict=True):
+        known = tuple(result for result in results if result is not None)
+        reports.append(
+            DomainReport(
+                domain=domain.name,
+                transfer=domain.name in transfer,
+                results=known,
+                num_failed=len(results) - len(known),
+            )
+        )
+    return EvalReport(model=model, domains=tuple(reports), ks=tuple(ks), seconds=time.monotonic() - started_s)
+
+
+def _tasks(domain: Domain, num_tasks: int) -> list[Task]:
+    return [domain.held_out[i] for i in range(min(num_tasks, len(domain.held_out)))]
+
+
+def _result(rollout: Rollout, task: Task, index: int, signal: str) -> Result | None:
+    if rollout.total is None or rollout.reward is None:
+        return None
+    score = rollout.reward.scores[signal].value
+    form = rollout.reward.scores[FORM].value if FORM in rollout.reward.scores else None
+    return Result(
+        task_id=task.id,
+        index=index,
+        score=0.0 if score is None else score,
+        parsed=None if form is None else form > 0,
+        truncated=rollout.status == "truncated",
+        num_tokens=rollout.num_tokens,
+    )

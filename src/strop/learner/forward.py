@@ -1,0 +1,30 @@
+"""One forward pass over tries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from strop.core.types import TrainingSample
+from strop.learner.policy import Policy
+from strop.learner.token_logprobs import SampleOutputs, gather_outputs
+from strop.learner.tries import Trie
+
+
+def run_tries(
+    policy: Policy, tries: Sequence[Trie], samples: Sequence[TrainingSample], *, chunk_tokens: int
+) -> dict[int, SampleOutputs]:
+    """One forward pass over tries as rows of a batch, padded to the longest; padding sees itself only."""
+    longest = max(len(trie) for trie in tries)
+    ids = np.zeros((len(tries), longest), np.int64)
+    positions = np.zeros((len(tries), longest), np.int64)
+    seen = np.broadcast_to(np.eye(longest, dtype=bool), (len(tries), longest, longest)).copy()
+    for row, trie in enumerate(tries):
+        ids[row, : len(trie)] = trie.token_ids
+        positions[row, : len(trie)] = trie.positions
+        seen[row, : len(trie), : len(trie)] = trie.seen()
+    device = policy.plain.device
+    hidden = policy.hidden(*(torch.from_numpy(array).to(device) for array in (ids, positions, seen[:, None])))
+    return gather_outputs(hidden, policy.head, tries, samples, chunk_tokens=chunk_tokens, value_head=policy.value_head)

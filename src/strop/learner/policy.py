@@ -1,0 +1,140 @@
+"""The trained model behind one face: plain weights or a LoRA adapter, trie attention, hidden states and head."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig as PeftConfig
+from peft import PeftModel, get_peft_model
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from strop.config.schema import LearnerConfig, LoraConfig
+from strop.core.errors import ConfigError, DataError
+from strop.learner.attention import use_trie_attention
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "special_tokens_map.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
+    "generation_config.json",
+)
+
+
+class Policy(nn.Module):
+    """A decoder with its head. `source` is the folder it came from; the tokenizer files are copied from there."""
+
+    def __init__(self, model: PreTrainedModel, source: Path | None, lora: LoraConfig | None, value_head: bool) -> None:
+        super().__init__()
+        use_trie_attention(model)
+        self.source = source
+        self.is_adapter = lora is not None
+        self.model: PreTrainedModel | PeftModel = model if lora is None else _with_lora(model, lora)
+        self.value_head: nn.Linear | None = None
+        if value_head:
+            self.value_head = nn.Linear(model.config.hidden_size, 1, dtype=model.dtype, device=model.device)
+            nn.init.zeros_(self.value_head.weight)
+            nn.init.zeros_(self.value_head.bias)
+
+    @property
+    def plain(self) -> PreTrainedModel:
+        """The transformers model itself, whose linear layers hold the adapter under LoRA."""
+        return self.model.base_model.model if isinstance(self.model, PeftModel) else self.model
+
+    def hidden(self, ids: Tensor, positions: Tensor, seen: Tensor) -> Tensor:
+        """Last hidden states [R, N, H] of `ids` and `positions` [R, N] where `seen` [R, 1, N, N] is attended to."""
+        body = self.plain.get_decoder()
+        return body(input_ids=ids, position_ids=positions, attention_mask=seen, use_cache=False).last_hidden_state
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Logits [..., V] of hidden states."""
+        return self.plain.get_output_embeddings()(hidden)
+
+    def reference(self) -> Any:
+        """A context in which the policy is what training started from; only under LoRA."""
+        return self.model.disable_adapter() if isinstance(self.model, PeftModel) else nullcontext()
+
+    def frozen_copy(self) -> Policy:
+        """The policy as it stands, never to be trained."""
+        return copy.deepcopy(self).requires_grad_(False).eval()
+
+    @torch.no_grad()
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Tensors under the names of the plain transformers model, adapters merged in the weights' own precision."""
+        if not isinstance(self.model, PeftModel):
+            yield from self.plain.named_parameters()
+            return
+        merged: dict[str, Tensor] = {}
+        for name, module in self.plain.named_modules():
+            if "lora_A" in dict(module.named_children()):
+                delta = module.get_delta_weight("default")
+                merged[f"{name}.weight"] = module.base_layer.weight + delta.to(module.base_layer.weight.dtype)
+        for name, tensor in self.plain.named_parameters():
+            if ".lora_" in name:
+                continue
+            plain_name = name.replace(".base_layer.", ".")
+            yield plain_name, merged.get(plain_name, tensor)
+
+    def export(self, folder: Path, *, merge: bool = False) -> None:
+        """A transformers folder, or under LoRA (unless merged) a PEFT adapter folder, with the tokenizer beside it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if isinstance(self.model, PeftModel) and not merge:
+            self.model.save_pretrained(folder)
+        else:
+            weights = {name: tensor.detach() for name, tensor in self.named_weights()}
+            self.plain.save_pretrained(folder, state_dict=weights)
+        for name in TOKENIZER_FILES if self.source is not None else ():
+            if (self.source / name).is_file():
+                shutil.copy2(self.source / name, folder / name)
+
+
+def load_policy(folder: Path, config: LearnerConfig, *, value_head: bool = False) -> Policy:
+    """The model in `folder`: float32 masters (float64 under float64), on the configured device."""
+    dtype = torch.float64 if config.dtype == "float64" else torch.float32
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder}: not a causal language model that transformers loads: {error}") from error
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
+    if config.activation_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    return Policy(model.to(device), folder, config.lora, value_head)
+
+
+def _with_lora(model: PreTrainedModel, config: LoraConfig) -> PeftModel:
+    targets = config.target_modules
+    try:
+        return get_peft_model(
+            model,
+            PeftConfig(
+                r=config.rank,
+                lora_alpha=config.alpha,
+                lora_dropout=config.dropout,
+                target_modules=targets if isinstance(targets, str) else list(targets),
+                task_type="CAUSAL_LM",
+            ),
+        )
+    except ValueError as error:
+        raise ConfigError(f"learner.lora: {error}") from error
+
+
+def merge_adapter(folder: Path, target: Path) -> Path:
+    """The adapter in `folder` merged in float32 into the model it names, written to `target`."""
+    base = PeftConfig.from_pretrained(str(folder)).base_model_name_or_path
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    PeftModel.from_pretrained(model, str(folder)).merge_and_unload().save_pretrained(target)
+    for name in TOKENIZER_FILES:
+        if (folder / name).is_file():
+            shutil.copy2(folder / name, target / name)
+    return target

@@ -1,0 +1,267 @@
+"""A whole recipe: its stages in order, each from the model the last one left, with an evaluation between them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from strop import build
+from strop.config.schema import RunConfig, StageConfig
+from strop.core.errors import ConfigError, DataError
+from strop.core.protocols import Domain, Learner
+from strop.core.types import JSON
+from strop.engines.renderer import ChatRenderer
+from strop.engines.torch_engine import TorchEngine
+from strop.evaluation.evaluate import evaluate
+from strop.evaluation.report import EvalReport, comparison_table
+from strop.fit import fit, teaching_batches
+from strop.learner.policy import merge_adapter
+from strop.observability.sinks import ProgressBar, Sinks
+from strop.scheduler.buffer import StepGroups
+from strop.scheduler.cadence import is_due
+from strop.storage.checkpoints import CheckpointFolder
+from strop.storage.records import MetricsLog, RunFolder, write_rollouts
+from strop.train import train
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What a run leaves: its folder, the final model as transformers loads it, and one report per evaluated model."""
+
+    folder: Path
+    model: Path
+    reports: Mapping[str, EvalReport]
+    seconds: Mapping[str, float]
+
+
+@dataclass(kw_only=True)
+class Workshop:
+    """What all stages of one run share: the engine that samples, the renderer, the folder and where we say things."""
+
+    config: RunConfig
+    folder: RunFolder | None
+    engine: TorchEngine
+    renderer: ChatRenderer
+    sinks: Sinks
+    trained: list[Domain]
+    transfer: list[Domain]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    async def report(self, name: str, learner: Learner | None) -> EvalReport:
+        """The evaluation of the current model under `name`, read back when this run already made it."""
+        path = self.folder.path / "evaluations" / f"{name}.json"
+        if path.exists():
+            return EvalReport.from_json(path.read_text())
+        started_s = time.monotonic()
+        if learner is not None:
+            await publish(self.engine, learner)
+        report = await self.evaluate(name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(report.to_json())
+        self.seconds[f"evaluate {name}"] = time.monotonic() - started_s
+        return report
+
+    async def evaluate(self, name: str) -> EvalReport:
+        config = self.config.evaluation
+        attempt = build.build_attempt(self.config, self.engine, self.renderer, config.seed)
+        return await evaluate(
+            [*self.trained, *self.transfer],
+            attempt,
+            model=name,
+            transfer=[domain.name for domain in self.transfer],
+            num_tasks=config.num_tasks,
+            num_samples=config.num_samples,
+            ks=config.ks,
+            temperature=config.temperature,
+            concurrency=config.concurrency,
+        )
+
+
+async def publish(engine: TorchEngine, learner: Learner) -> None:
+    await engine.pause("wait")
+    await engine.load(learner.version, learner.weights())
+    await engine.resume()
+
+
+async def run_recipe(config: RunConfig, folder: RunFolder, sinks: Sinks) -> RunResult:
+    """Run every stage that `folder` does not hold finished, and evaluate the base and each stage's model."""
+    start = build.model_folder(config)
+    renderer = build.build_renderer(config, start)
+    trained, transfer = build.build_domains(config), build.build_domains(config, transfer=True)
+    for domain in trained:
+        build.check_disjoint(domain)
+    reports: dict[str, EvalReport] = {}
+    async with build.build_engine(config, start, renderer) as engine:
+        shop = Workshop(
+            config=config,
+            folder=folder,
+            engine=engine,
+            renderer=renderer,
+            sinks=sinks,
+            trained=trained,
+            transfer=transfer,
+        )
+        reports["base"] = await shop.report("base", None)
+        model = start
+        for number, stage in enumerate(config.stages, start=1):
+            place = folder.path / f"{number}-{stage.title}"
+            started_s = time.monotonic()
+            learner = await run_stage(shop, stage, model, place)
+            shop.seconds[stage.title] = time.monotonic() - started_s
+            reports[stage.title] = await shop.report(stage.title, learner)
+            model = place / "model"
+    return RunResult(folder=folder.path, model=model, reports=reports, seconds=shop.seconds)
+
+
+async def run_stage(shop: Workshop, stage: StageConfig, model: Path, place: Path) -> Learner:
+    """Run one stage, or go on with it, and export its model; a finished one is only loaded."""
+    place.mkdir(parents=True, exist_ok=True)
+    if (place / "model").exists():
+        return build.build_teacher(shop.config, stage, place / "model")
+    checkpoints = CheckpointFolder(place / "checkpoints", keep=stage.save.keep)
+    saved = checkpoints.latest()
+    log = MetricsLog(place / "metrics.jsonl")
+    log.cut(saved.step if saved is not None else 0)
+    if stage.stage == "sft":
+        learner = await _run_sft(shop, stage, model, checkpoints, log)
+    else:
+        learner = await _run_rl(shop, stage, model, place, checkpoints, log)
+    learner.export(place / "model")
+    return learner
+
+
+async def _run_sft(
+    shop: Workshop, stage: StageConfig, model: Path, checkpoints: CheckpointFolder, log: MetricsLog
+) -> Learner:
+    samples = [shop.renderer.teach(c) for c in build.teaching_conversations(shop.config, stage)]
+    learner = build.build_teacher(shop.config, stage, model)
+    saved = checkpoints.latest()
+    if saved is not None:
+        learner.load(saved.path)
+
+    def record(step: int, metrics: Mapping[str, float]) -> None:
+        log.append(step, metrics)
+        shop.sinks.step(stage.title, step, stage.steps, metrics)
+
+    await fit(
+        learner,
+        teaching_batches(samples, batch_size=stage.batch_size, seed=shop.config.seed),
+        record,
+        _saving(stage, learner, checkpoints),
+        num_steps=stage.steps,
+        first_step=saved.step + 1 if saved is not None else 1,
+    )
+    return learner
+
+
+async def _run_rl(
+    shop: Workshop, stage: StageConfig, model: Path, place: Path, checkpoints: CheckpointFolder, log: MetricsLog
+) -> Learner:
+    domains = build.build_domains(shop.config, stage)
+    algorithm = build.build_algorithm(stage, domains)
+    learner = build.build_learner(shop.config, stage, model, algorithm, start_version=shop.engine.version + 1)
+    progress = build.Progress()
+    saved = checkpoints.latest()
+    if saved is not None:
+        learner.load(saved.path)
+        fields = {f.name for f in dataclasses.fields(build.Progress)}
+        progress = build.Progress(**{k: v for k, v in saved.state.items() if k in fields})
+        progress = dataclasses.replace(progress, attempt=progress.attempt + 1)
+
+    def record(step: int, groups: StepGroups, metrics: Mapping[str, float]) -> None:
+        write_rollouts(place / "rollouts", step, [f.group for f in groups.finished], stage=stage.title)
+        log.append(step, metrics)
+        shop.sinks.step(stage.title, step, stage.steps, metrics)
+
+    run = build.build_run(
+        shop.config,
+        stage,
+        domains=domains,
+        algorithm=algorithm,
+        learner=learner,
+        engine=shop.engine,
+        renderer=shop.renderer,
+        progress=progress,
+        record=record,
+        due=_saving(stage, learner, checkpoints),
+    )
+    await train(run)
+    return learner
+
+
+def _saving(stage: StageConfig, learner: Learner, checkpoints: CheckpointFolder) -> Callable[..., Any]:
+    async def due(step: int, state: Mapping[str, JSON]) -> None:
+        if is_due(step, stage.save.every_steps, stage.steps):
+            checkpoints.save(step, learner.save, state)
+
+    return due
+
+
+async def start_run(config: RunConfig, *, resume: Path | None = None, quiet: bool = False) -> RunResult:
+    """`strop train`: run a recipe in a new folder, or go on in an old one, and say what came of it."""
+    console = Console(quiet=quiet)
+    content = config.model_dump(mode="json", fallback=str)
+    folder = RunFolder.open(resume, content) if resume is not None else None
+    folder = folder or RunFolder.create(Path(config.output), config.name, content)
+    console.print(f"run folder {folder.path}")
+    sinks = Sinks([] if quiet else [ProgressBar(console)])
+    result = await run_recipe(config, folder, sinks)
+    (folder.path / "summary.json").write_text(json.dumps(summary(result), indent=1))
+    console.print(comparison_table(list(result.reports.values())))
+    costs = ", ".join(f"{name} {seconds / 60:.1f} min" for name, seconds in result.seconds.items())
+    console.print(f"cost: {costs}")
+    console.print(f"model: {result.model}  (AutoModelForCausalLM.from_pretrained loads this folder)")
+    return result
+
+
+async def evaluate_model(config: RunConfig, output: Path | None = None) -> EvalReport:
+    """`strop eval`: the recipe's model on the held-out tasks of all its domains."""
+    start = build.model_folder(config)
+    renderer = build.build_renderer(config, start)
+    async with build.build_engine(config, start, renderer) as engine:
+        shop = Workshop(
+            config=config,
+            folder=None,
+            engine=engine,
+            renderer=renderer,
+            sinks=Sinks(),
+            trained=build.build_domains(config),
+            transfer=build.build_domains(config, transfer=True),
+        )
+        report = await shop.evaluate(start.name)
+    Console().print(comparison_table([report]))
+    if output is not None:
+        output.write_text(report.to_json())
+    return report
+
+
+def export_model(source: Path, target: Path, *, merge: bool = False) -> Path:
+    """`strop export`: the last stage's model of a run, or the model or adapter in a folder, copied to `target`."""
+    models = sorted(source.glob("*-*/model"))
+    folder = models[-1] if models else source
+    if target.exists():
+        raise ConfigError(f"{target} exists; name a folder that does not")
+    adapter = folder / "adapter_config.json"
+    if merge and adapter.is_file():
+        return merge_adapter(folder, target)
+    if not adapter.is_file() and not (folder / "config.json").is_file():
+        raise DataError(f"{source}: holds no model; give a run folder, or a model folder inside one")
+    shutil.copytree(folder, target)
+    return target
+
+
+def summary(result: RunResult) -> dict[str, Any]:
+    """The result as JSON, written beside the run."""
+    return {
+        "model": str(result.model),
+        "seconds": dict(result.seconds),
+        "reports": {name: json.loads(report.to_json()) for name, report in result.reports.items()},
+    }

@@ -1,0 +1,5 @@
+"""Seeded generators of small problems, without dependencies: levels 1 (easy) to 5."""
+
+from strop.tasks.generated.source import GENERATORS, Generated
+
+__all__ = ["GENERATORS", "Generated"]

@@ -1,0 +1,117 @@
+"""Generated problems as a task source whose training and held-out halves cannot meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from hashlib import blake2b
+from random import Random
+from typing import Literal
+
+from strop.core.seeds import derive_seed
+from strop.core.types import Message, Task
+from strop.tasks.generated import arithmetic, logic, strings
+from strop.tasks.generated.problem import Generator, Problem
+
+GENERATORS: Mapping[str, Generator] = {
+    "sum": arithmetic.sum_of_two,
+    "difference": arithmetic.difference,
+    "product": arithmetic.product,
+    "sum_of_list": arithmetic.sum_of_list,
+    "remainder": arithmetic.remainder,
+    "division": arithmetic.division,
+    "common_divisor": arithmetic.common_divisor,
+    "largest": arithmetic.largest,
+    "digit_sum": arithmetic.digit_sum,
+    "brackets": arithmetic.brackets,
+    "next_in_sequence": arithmetic.next_in_sequence,
+    "missing_number": arithmetic.missing_number,
+    "reverse_letters": strings.reverse_letters,
+    "count_letter": strings.count_letter,
+    "last_letter": strings.last_letter,
+    "letter_at": strings.letter_at,
+    "sort_letters": strings.sort_letters,
+    "first_in_alphabet": strings.first_in_alphabet,
+    "word_at": strings.word_at,
+    "reverse_words": strings.reverse_words,
+    "next_letter": strings.next_letter,
+    "table_lookup": logic.table_lookup,
+    "table_best": logic.table_best,
+    "table_difference": logic.table_difference,
+    "table_count": logic.table_count,
+    "parity": logic.parity,
+    "comparison": logic.comparison,
+    "truth": logic.truth,
+    "tallest": logic.tallest,
+    "weekday": logic.weekday,
+    "odd_one_out": logic.odd_one_out,
+}
+
+MAX_LEVEL = 5
+INSTRUCTION = "Reply with only: Answer: <answer>"
+HELD_OUT_SHARE = 4  # one problem in four is held out, by the hash of its question
+MAX_MISSES = 200  # draws without a new problem after which the space counts as exhausted
+
+
+@dataclass(frozen=True)
+class Generated:
+    """`size` distinct problems of one generator, fewer where its level has no more.
+
+    A problem belongs to the split that the hash of its question names, whatever the seed, so no seed can put one
+    problem into both. `data["response"]` is what an SFT stage teaches.
+    """
+
+    generator: str
+    domain: str
+    level: int = 1
+    split: Literal["train", "held_out"] = "train"
+    size: int = 2000
+    seed: int = 0
+    _problems: tuple[Problem, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.generator not in GENERATORS:
+            near = get_close_matches(self.generator, GENERATORS, 1, 0.4)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(GENERATORS)}"
+            raise ValueError(f"no generator is called {self.generator!r}; {hint}")
+        if not 1 <= self.level <= MAX_LEVEL:
+            raise ValueError(f"level must be from 1 to {MAX_LEVEL}, got {self.level}")
+        object.__setattr__(self, "_problems", tuple(self._draw()))
+
+    def __len__(self) -> int:
+        return len(self._problems)
+
+    def __getitem__(self, index: int) -> Task:
+        problem = self._problems[index]
+        return Task(
+            id=f"{self.generator}-{question_hash(problem.question)}",
+            domain=self.domain,
+            prompt=(Message(role="user", content=f"{problem.question} {INSTRUCTION}"),),
+            reference=problem.answer,
+            level=self.level,
+            data={"response": f"Answer: {problem.answer}"},
+        )
+
+    def _draw(self) -> list[Problem]:
+        generate = GENERATORS[self.generator]
+        draw = Random(derive_seed(self.seed, self.generator, self.level, self.split))
+        found: dict[str, Problem] = {}
+        misses = 0
+        while len(found) < self.size and misses < MAX_MISSES:
+            problem = generate(draw, self.level)
+            if problem.question in found or split_of(problem.question) != self.split:
+                misses += 1
+                continue
+            found[problem.question] = problem
+            misses = 0
+        return list(found.values())
+
+
+def question_hash(question: str) -> str:
+    return blake2b(question.encode(), digest_size=8).hexdigest()
+
+
+def split_of(question: str) -> str:
+    """The split a problem belongs to."""
+    return "held_out" if int(question_hash(question), 16) % HELD_OUT_SHARE == 0 else "train"
