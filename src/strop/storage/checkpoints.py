@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or absent: written aside, checked, then renamed; the end mark is written last."""
+"""Checkpoint folders that are whole or not there: written beside, checked, then renamed."""
 
 from __future__ import annotations
 
@@ -10,96 +10,155 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from strop.core.errors import CheckpointError
+from strop.core.types import JSON
+
+MANIFEST = "manifest.json"  # sizes and hashes of all other files; written last, so its presence ends a checkpoint
+STATE = "state.json"
+BEST = "best.json"
 
 log = logging.getLogger(__name__)
 
-MARK = "checkpoint.json"
-PREFIX = "step-"
-CHUNK = 1 << 22
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Checkpoint:
+    """A complete checkpoint: the files its writer made under `path`, and the run's `state` after `step`."""
+
     step: int
     path: Path
-    state: Mapping[str, Any]
+    state: Mapping[str, JSON]
 
 
 @dataclass(frozen=True)
 class CheckpointFolder:
-    """The checkpoints of one stage. `keep` newest ones stay, and `best` if it is named."""
+    """The checkpoints of one stage. Keeps the newest `keep` and, where saves carry a score, the best.
+
+    A save never touches an earlier checkpoint until the new one is whole on disk.
+    """
 
     root: Path
     keep: int = 2
 
-    def save(self, step: int, write: Callable[[Path], None], state: Mapping[str, Any], best: int | None = None) -> Path:
-        """Write a checkpoint of `step`. CheckpointError when it cannot be; what was there stays as it was."""
-        target = self.root / f"{PREFIX}{step}"
-        scratch = self.root / f".writing-{step}"
+    def save(
+        self,
+        step: int,
+        writer: Callable[[Path], None],
+        state: Mapping[str, JSON],
+        score: float | None = None,
+    ) -> Checkpoint:
+        """Let `writer` fill a folder and make it checkpoint `step`; a higher `score` is better.
+
+        CheckpointError when it cannot be written, a full disk included; earlier checkpoints stay as they were.
+        """
+        target, partial = self.root / f"step-{step}", self.root / f".step-{step}.partial"
         try:
-            shutil.rmtree(scratch, ignore_errors=True)
-            scratch.mkdir(parents=True)
-            write(scratch)
-            files = {f.name: _fingerprint(f) for f in sorted(scratch.iterdir())}
-            mark = {"step": step, "state": dict(state), "files": files}
-            _write_synced(scratch / MARK, json.dumps(mark, indent=1).encode())
+            for left in self.root.glob(".step-*.partial"):
+                shutil.rmtree(left)
+            partial.mkdir(parents=True)
+            writer(partial)
+            _write_json(partial / STATE, state)
+            _seal(partial)
             shutil.rmtree(target, ignore_errors=True)
-            os.replace(scratch, target)
-        except (OSError, RuntimeError) as error:
-            shutil.rmtree(scratch, ignore_errors=True)
+            os.replace(partial, target)
+            _sync(self.root)
+            if score is not None:
+                self._note_best(step, score)
+        except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+            shutil.rmtree(partial, ignore_errors=True)
+            reason = str(error).splitlines()[0]
             raise CheckpointError(
-                f"cannot save step {step} under {self.root}: {error}; free some space. The last checkpoint is intact"
+                f"{target} cannot be written ({reason}); free disk space, then go on with --resume"
             ) from error
-        self._rotate(step, best)
-        return target
+        self._rotate(step)
+        return Checkpoint(step=step, path=target, state=state)
 
     def latest(self) -> Checkpoint | None:
-        """The newest complete checkpoint; the log says why newer ones were passed over."""
-        for step, path in sorted(self._folders(), reverse=True):
-            reason = self._fault(path)
+        """The newest complete checkpoint, by number; the log says why newer ones are passed over."""
+        for step, folder in sorted(self._folders(), reverse=True):
+            reason = _flaw(folder)
             if reason is None:
-                return Checkpoint(step, path, json.loads((path / MARK).read_text())["state"])
-            log.warning("checkpoint %s passed over: %s", path, reason)
+                return Checkpoint(step=step, path=folder, state=json.loads((folder / STATE).read_text()))
+            log.warning("checkpoint %s is passed over: %s", folder, reason)
         return None
+
+    def best(self) -> int | None:
+        """The step with the highest score so far, None when no save carried one."""
+        file = self.root / BEST
+        return int(json.loads(file.read_text())["step"]) if file.exists() else None
 
     def _folders(self) -> list[tuple[int, Path]]:
-        found = self.root.glob(f"{PREFIX}*") if self.root.is_dir() else ()
-        return [(int(n), p) for p in found if (n := p.name.removeprefix(PREFIX)).isdigit()]
+        names = self.root.glob("step-*")
+        return [(int(p.name.removeprefix("step-")), p) for p in names if p.name.removeprefix("step-").isdigit()]
 
-    def _fault(self, path: Path) -> str | None:
-        if not (path / MARK).is_file():
-            return "no end mark: it was not written to the end"
-        try:
-            files = json.loads((path / MARK).read_text())["files"]
-        except (ValueError, KeyError):
-            return "its end mark cannot be read"
-        for name, fingerprint in files.items():
-            if not (path / name).is_file():
-                return f"{name} is missing"
-            if _fingerprint(path / name) != fingerprint:
-                return f"{name} is not what was written"
-        return None
+    def _note_best(self, step: int, score: float) -> None:
+        file = self.root / BEST
+        best = json.loads(file.read_text()) if file.exists() else None
+        if best is None or best["step"] > step or score > best["score"]:
+            partial = self.root / f".{BEST}"
+            _write_json(partial, {"step": step, "score": score})
+            os.replace(partial, file)
 
-    def _rotate(self, newest: int, best: int | None) -> None:
-        older = sorted(step for step, _ in self._folders() if step < newest and step != best)
-        for step in older[: max(0, len(older) - (self.keep - 1))]:
-            shutil.rmtree(self.root / f"{PREFIX}{step}")
-
-
-def _fingerprint(file: Path) -> dict[str, Any]:
-    digest = hashlib.blake2b(digest_size=16)
-    with file.open("rb") as stream:
-        os.fsync(stream.fileno())
-        while chunk := stream.read(CHUNK):
-            digest.update(chunk)
-    return {"bytes": file.stat().st_size, "blake2b": digest.hexdigest()}
+    def _rotate(self, newest: int) -> None:
+        """Delete what is too old, and what claims to be later than `newest`: steps only rise, so no resume needs it."""
+        folders = sorted(self._folders())
+        later = [folder for step, folder in folders if step > newest]
+        earlier = [(step, folder) for step, folder in folders if step < newest]
+        best = self.best()
+        surplus = earlier[: max(0, len(earlier) - (self.keep - 1))]
+        for folder in later:
+            log.warning("checkpoint %s is deleted: step %d was saved after it", folder, newest)
+        for folder in [*later, *(folder for step, folder in surplus if step != best)]:
+            (folder / MANIFEST).unlink(missing_ok=True)  # so that a half-deleted folder never counts as whole
+            shutil.rmtree(folder)
 
 
-def _write_synced(file: Path, content: bytes) -> None:
-    with file.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
+def _seal(folder: Path) -> None:
+    """Flush every file and write the manifest, the end mark."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file())
+    for file in files:
+        _sync(file)
+    _write_json(folder / MANIFEST, {str(p.relative_to(folder)): _measure(p) for p in files})
+    _sync(folder)
+
+
+def _flaw(folder: Path) -> str | None:
+    """Why `folder` is no complete checkpoint; None when it is one."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text())
+    except FileNotFoundError:
+        return f"it has no {MANIFEST}, so its save was not finished"
+    except ValueError:
+        return f"its {MANIFEST} cannot be read"
+    for name, (size, digest) in manifest.items():
+        file = folder / name
+        if not file.is_file():
+            return f"{name} is missing"
+        if file.stat().st_size != size:
+            return f"{name} has {file.stat().st_size} bytes, not {size}"
+        if _measure(file)[1] != digest:
+            return f"{name} has changed since it was saved"
+    return None
+
+
+def _measure(file: Path) -> list[int | str]:
+    """Size in bytes and hash."""
+    with file.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "blake2b").hexdigest()[:32]
+    return [file.stat().st_size, digest]
+
+
+def _write_json(file: Path, content: Mapping[str, JSON]) -> None:
+    with file.open("w") as opened:
+        json.dump(content, opened)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def _sync(path: Path) -> None:
+    """Flush a file or a folder's list of names to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

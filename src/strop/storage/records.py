@@ -1,118 +1,33 @@
-"""What a run leaves to read: its identity, metrics by step, and every rollout."""
+"""What a run leaves behind: who owns its folder, its metrics as JSONL and every rollout as Parquet."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
-import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from strop.core.errors import ConfigError
-from strop.core.types import NOT_SAMPLED, Rollout, RolloutGroup, Turn
+from strop.core.batch import split_rollout
+from strop.core.errors import ConfigError, DataError
+from strop.core.types import JSON, Rollout, RolloutGroup, Task
 
 RUN_FILE = "run.json"
-
-
-@dataclass(frozen=True)
-class RunFolder:
-    """The folder of one run. It belongs to one configuration and refuses another."""
-
-    path: Path
-
-    @classmethod
-    def create(cls, root: Path, name: str, config: Mapping[str, Any]) -> RunFolder:
-        """A new folder `root/name`, or `name-2`, `name-3`, ... where that is taken."""
-        root.mkdir(parents=True, exist_ok=True)
-        number = 1
-        while True:
-            path = root / (name if number == 1 else f"{name}-{number}")
-            try:
-                path.mkdir()
-            except FileExistsError:
-                number += 1
-                continue
-            identity = {"created": time.time(), "config_hash": config_hash(config), "config": config}
-            (path / RUN_FILE).write_text(json.dumps(identity, indent=1))
-            return cls(path)
-
-    @classmethod
-    def open(cls, path: Path, config: Mapping[str, Any]) -> RunFolder:
-        """An existing folder, to go on with. ConfigError when it is no run, or the run of another configuration."""
-        if not (path / RUN_FILE).is_file():
-            raise ConfigError(f"{path}: not a run folder; give --resume the folder that `strop train` printed")
-        if json.loads((path / RUN_FILE).read_text())["config_hash"] != config_hash(config):
-            raise ConfigError(f"{path}: is the run of another configuration; use its recipe, or start a new run")
-        return cls(path)
-
-
-def config_hash(config: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True)
-class MetricsLog:
-    """One JSON line a step."""
-
-    path: Path
-
-    def append(self, step: int, metrics: Mapping[str, float]) -> None:
-        with self.path.open("a") as stream:
-            stream.write(json.dumps({"step": step, **metrics}) + "\n")
-
-    def cut(self, after: int) -> None:
-        """Forget the steps after `after`: a resumed run writes them again. A torn last line goes too."""
-        if self.path.exists():
-            kept = [line for line in self.read() if line["step"] <= after]
-            _replace(self.path, "".join(json.dumps(line) + "\n" for line in kept).encode())
-
-    def read(self) -> Iterator[dict[str, Any]]:
-        for line in self.path.read_text().splitlines():
-            try:
-                yield json.loads(line)
-            except ValueError:
-                return
-
-
-def write_rollouts(folder: Path, step: int, groups: Sequence[RolloutGroup], *, stage: str) -> Path:
-    """All rollouts of a step as one Parquet file, whole or absent."""
-    rows = [_row(step, stage, group, rollout) for group in groups for rollout in group.rollouts]
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"step-{step:06d}.parquet"
-    scratch = file.with_suffix(".writing")
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), scratch, compression="zstd")
-    os.replace(scratch, file)
-    return file
-
-
-def cut_rollouts(folder: Path, after: int) -> None:
-    """Forget the rollouts of steps after `after`."""
-    for file in folder.glob("step-*.parquet"):
-        if int(file.stem.removeprefix("step-")) > after:
-            file.unlink()
-
-
-def read_rollouts(folder: Path, *, step: int | None = None, domain: str | None = None) -> list[dict[str, Any]]:
-    """Rows of the Parquet files of `folder`, `scores` parsed."""
-    rows: list[dict[str, Any]] = []
-    for file in sorted(folder.glob("step-*.parquet")):
-        if step is None or int(file.stem.removeprefix("step-")) == step:
-            rows.extend(pq.read_table(file).to_pylist())
-    chosen = [row for row in rows if domain is None or row["domain"] == domain]
-    return [{**row, "scores": json.loads(row["scores"])} for row in chosen]
-
-
+SCORE = pa.struct([("value", pa.float64()), ("outcome", pa.string()), ("detail", pa.string())])
 SCHEMA = pa.schema(
     [
+        ("run", pa.string()),
         ("stage", pa.string()),
         ("step", pa.int32()),
-        ("ticket", pa.int64()),
+        ("ticket", pa.int32()),
         ("attempt", pa.int32()),
         ("index", pa.int32()),
         ("domain", pa.string()),
@@ -122,71 +37,191 @@ SCHEMA = pa.schema(
         ("error", pa.string()),
         ("prompt", pa.string()),
         ("text", pa.string()),
+        ("token_ids", pa.list_(pa.list_(pa.int32()))),  # one list per training sample of the rollout, here and below
+        ("loss_mask", pa.list_(pa.list_(pa.bool_()))),
+        ("sampled_logprobs", pa.list_(pa.list_(pa.float32()))),
+        ("versions", pa.list_(pa.list_(pa.int32()))),
+        ("scores", pa.map_(pa.string(), SCORE)),
+        ("weights", pa.map_(pa.string(), pa.float64())),
         ("total", pa.float64()),
-        ("scores", pa.string()),
+        ("advantage", pa.float64()),
         ("finish_reason", pa.string()),
         ("num_tokens", pa.int32()),
-        ("num_turns", pa.int32()),
-        ("token_ids", pa.list_(pa.int32())),
-        ("sampled", pa.list_(pa.bool_())),
-        ("logprobs", pa.list_(pa.float32())),
-        ("versions", pa.list_(pa.int32())),
-        ("evidence", pa.string()),
-        ("rollout_s", pa.float64()),
+        ("evidence", pa.string()),  # JSON
+        ("timing", pa.map_(pa.string(), pa.float64())),
     ]
 )
 
 
-def _row(step: int, stage: str, group: RolloutGroup, rollout: Rollout) -> dict[str, Any]:
-    scores = {} if rollout.reward is None else rollout.reward.scores
-    weights = {} if rollout.reward is None else rollout.reward.weights
-    described = {
-        name: {"value": s.value, "outcome": s.outcome, "detail": s.detail, "weight": weights[name]}
-        for name, s in scores.items()
-    }
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run. It belongs to one configuration and refuses another."""
+
+    path: Path
+    run_id: str
+
+    @classmethod
+    def create(cls, root: Path, name: str, config: Mapping[str, JSON]) -> RunFolder:
+        """A new folder `root/name`, or `name-2`, `name-3`, ... where that is taken."""
+        root.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            path = root / (name if number == 1 else f"{name}-{number}")
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue
+            break
+        run_id = uuid.uuid4().hex[:12]
+        identity = {"run_id": run_id, "config_hash": config_hash(config), "config": config}
+        _replace(path / RUN_FILE, json.dumps(identity, indent=1).encode())
+        return cls(path, run_id)
+
+    @classmethod
+    def open(cls, path: Path, config: Mapping[str, JSON]) -> RunFolder:
+        """An existing folder, to go on with. ConfigError when it is no run, or the run of another configuration."""
+        if not (path / RUN_FILE).is_file():
+            raise ConfigError(f"{path}: not a run folder; give --resume the folder that `strop train` printed")
+        identity = json.loads((path / RUN_FILE).read_text())
+        if identity["config_hash"] != config_hash(config):
+            raise ConfigError(f"{path}: is the run of another configuration; use its recipe, or start a new run")
+        return cls(path, identity["run_id"])
+
+
+def config_hash(config: Mapping[str, JSON]) -> str:
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class MetricsLog:
+    """One JSON object per step: `{"step": 3, "reward": 0.5, ...}`."""
+
+    path: Path
+
+    def append(self, step: int, metrics: Mapping[str, float]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a") as file:
+            file.write(json.dumps({"step": step, **metrics}) + "\n")
+
+    def read(self) -> list[dict[str, Any]]:
+        """All steps in order. A last line that a crash cut short is left out."""
+        return [json.loads(line) for line in self._lines()]
+
+    def cut(self, after_step: int) -> None:
+        """Forget the steps after `after_step`: a resumed run writes them again."""
+        if self.path.exists():
+            kept = [line for line in self._lines() if json.loads(line)["step"] <= after_step]
+            _replace(self.path, b"".join(kept))
+
+    def _lines(self) -> list[bytes]:
+        if not self.path.exists():
+            return []
+        return [line for line in self.path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def write_rollouts(
+    folder: Path,
+    step: int,
+    groups: Sequence[RolloutGroup],
+    *,
+    stage: str,
+    run: str = "",
+    advantages: Mapping[tuple[int, int], float] | None = None,
+) -> Path:
+    """Write every rollout of a step into one Parquet file, whole or not at all, replacing that step's earlier one.
+
+    `advantages` are by (ticket, index), where there is one number per rollout.
+    """
+    rows = []
+    for group in groups:
+        for rollout in group.rollouts:
+            advantage = (advantages or {}).get((group.ticket, rollout.index))
+            about = {"run": run, "stage": stage, "step": step, "attempt": group.attempt, "advantage": advantage}
+            rows.append({**about, **_row(rollout, group.task, group.ticket)})
+    folder.mkdir(parents=True, exist_ok=True)
+    file, partial = _file_of(folder, step), folder / f".step-{step}.partial"
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), partial, compression="zstd")
+    os.replace(partial, file)
+    return file
+
+
+def _row(rollout: Rollout, task: Task, ticket: int) -> dict[str, Any]:
+    samples = split_rollout(rollout, ticket, task.domain)
+    reward = rollout.reward
+    scores = reward.scores.items() if reward is not None else ()
     return {
-        "stage": stage,
-        "step": step,
-        "ticket": group.ticket,
-        "attempt": group.attempt,
+        "ticket": ticket,
         "index": rollout.index,
-        "domain": group.task.domain,
-        "task_id": group.task.id,
-        "level": group.task.level,
+        "domain": task.domain,
+        "task_id": task.id,
+        "level": task.level,
         "status": rollout.status,
         "error": rollout.error,
-        "prompt": "\n".join(f"{m.role}: {m.content}" for m in group.task.prompt),
-        "text": "\n".join(_turn_text(turn) for turn in rollout.turns),
+        "prompt": "\n\n".join(f"{m.role}: {m.content}" for m in task.prompt),
+        "text": "\n\n".join(_lines_of(rollout)),
+        "token_ids": [s.token_ids for s in samples],
+        "loss_mask": [s.loss_mask for s in samples],
+        "sampled_logprobs": [s.sampled_logprobs for s in samples],
+        "versions": [s.versions for s in samples],
+        "scores": [(n, {"value": s.value, "outcome": s.outcome, "detail": s.detail}) for n, s in scores],
+        "weights": list(reward.weights.items()) if reward is not None else [],
         "total": rollout.total,
-        "scores": json.dumps(described),
         "finish_reason": rollout.turns[-1].completion.finish_reason if rollout.turns else None,
         "num_tokens": rollout.num_tokens,
-        "num_turns": len(rollout.turns),
-        "token_ids": [i for turn in rollout.turns for i in [*turn.input_ids.tolist(), *_drawn(turn, "token_ids")]],
-        "sampled": [x for turn in rollout.turns for x in _padded(turn, False, [True] * len(turn.completion.token_ids))],
-        "logprobs": [x for turn in rollout.turns for x in _padded(turn, 0.0, _drawn(turn, "logprobs"))],
-        "versions": [x for turn in rollout.turns for x in _padded(turn, NOT_SAMPLED, _drawn(turn, "versions"))],
         "evidence": json.dumps(dict(rollout.evidence), default=str),
-        "rollout_s": rollout.timing.get("rollout_s"),
+        "timing": list(rollout.timing.items()),
     }
 
 
-def _drawn(turn: Turn, field: str) -> list[Any]:
-    values: list[Any] = getattr(turn.completion, field).tolist()
-    return values
+def _lines_of(rollout: Rollout) -> Iterator[str]:
+    for turn in rollout.turns:
+        yield turn.message.content
+        yield from (f"{reply.role}: {reply.content}" for reply in turn.replies)
 
 
-def _padded(turn: Turn, filler: Any, drawn: list[Any]) -> list[Any]:
-    """Values of a turn's tokens: `filler` for those given, then those drawn."""
-    return [filler] * len(turn.input_ids) + drawn
+def read_rollouts(
+    folder: Path,
+    *,
+    step: int | None = None,
+    domain: str | None = None,
+    task_id: str | None = None,
+    columns: Sequence[str] | None = None,
+) -> list[dict[str, Any]]:
+    """Rows of a folder of `write_rollouts` in the order of steps, tickets and indices; maps come as dicts.
+
+    `columns` keeps the reading of long runs small. DataError when `step` was not recorded.
+    """
+    files = [_file_of(folder, step)] if step is not None else [file for _, file in sorted(_files(folder))]
+    if step is not None and not files[0].exists():
+        raise DataError(f"{folder}: step {step} has no rollouts; recorded are {sorted(n for n, _ in _files(folder))}")
+    if not files:
+        return []
+    wanted = None
+    for name, value in (("domain", domain), ("task_id", task_id)):
+        if value is not None:
+            condition = ds.field(name) == value
+            wanted = condition if wanted is None else wanted & condition
+    table = ds.dataset(files, schema=SCHEMA).to_table(columns=list(columns) if columns else None, filter=wanted)
+    rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
+    return rows
 
 
-def _turn_text(turn: Turn) -> str:
-    replies = "".join(f"\n{reply.role}: {reply.content}" for reply in turn.replies)
-    return f"{turn.message.content}{replies}"
+def cut_rollouts(folder: Path, after_step: int) -> None:
+    """Delete the rollouts of the steps after `after_step`: a resumed run writes them again."""
+    for step, file in _files(folder):
+        if step > after_step:
+            file.unlink()
 
 
-def _replace(path: Path, content: bytes) -> None:
-    scratch = path.with_suffix(".writing")
-    scratch.write_bytes(content)
-    os.replace(scratch, path)
+def _file_of(folder: Path, step: int) -> Path:
+    return folder / f"step-{step}.parquet"
+
+
+def _files(folder: Path) -> Iterator[tuple[int, Path]]:
+    for file in folder.glob("step-*.parquet"):
+        yield int(file.stem.removeprefix("step-")), file
+
+
+def _replace(file: Path, content: bytes) -> None:
+    partial = file.with_name(f".{file.name}.partial")
+    partial.write_bytes(content)
+    os.replace(partial, file)
