@@ -20,8 +20,9 @@ from strop.core.protocols import Domain, Learner
 from strop.core.types import JSON
 from strop.engines.renderer import ChatRenderer
 from strop.engines.torch_engine import TorchEngine
+from strop.evaluation.compare import comparison_table
 from strop.evaluation.evaluate import evaluate
-from strop.evaluation.report import EvalReport, comparison_table
+from strop.evaluation.report import EvalReport
 from strop.fit import fit, teaching_batches
 from strop.learner.policy import merge_adapter
 from strop.observability.sinks import ProgressBar, Sinks

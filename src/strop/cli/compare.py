@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 
 from strop.core.errors import DataError
-from strop.evaluation.report import EvalReport, comparison_table
+from strop.evaluation.compare import comparison_table
+from strop.evaluation.report import EvalReport
 
 
 def compare(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from strop.core.errors import ConfigError, first_error
 from strop.core.protocols import Domain
 from strop.core.types import Rollout, SamplingParams, Task
 from strop.evaluation.report import DomainReport, EvalReport, Result
@@ -29,10 +30,17 @@ async def evaluate(
 ) -> EvalReport:
     """`num_samples` attempts at the first `num_tasks` held-out tasks of each domain (all it has, where fewer).
 
-    Attempts that fail for infrastructure reasons are counted and left out; truncated ones count as wrong.
+    Attempts that fail for infrastructure reasons are counted and left out; truncated ones count as scored.
+    ConfigError when a k exceeds `num_samples`, or when greedy samples would all be the same.
     """
     if max(ks) > num_samples:
-        raise ValueError(f"k = {max(ks)} needs evaluation.num_samples of at least that many, it is {num_samples}")
+        raise ConfigError(
+            f"evaluation.ks holds {max(ks)}: set evaluation.num_samples to at least that, not {num_samples}"
+        )
+    if num_samples > 1 and temperature == 0.0:
+        raise ConfigError(
+            f"evaluation.num_samples = {num_samples} at temperature 0 repeats one answer; set evaluation.temperature"
+        )
     started_s = time.monotonic()
     free = asyncio.Semaphore(concurrency)
 
@@ -41,20 +49,23 @@ async def evaluate(
         async with free:
             return _result(await attempt(domain, task, index, params), task, index, domain.signal)
 
+    try:
+        async with asyncio.TaskGroup() as group:
+            running = [
+                [group.create_task(one(d, task, k)) for task in _tasks(d, num_tasks) for k in range(num_samples)]
+                for d in domains
+            ]
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors
     reports = []
-    jobs = [
-        (domain, [one(domain, task, k) for task in _tasks(domain, num_tasks) for k in range(num_samples)])
-        for domain in domains
-    ]
-    gathered = await asyncio.gather(*(asyncio.gather(*calls) for _, calls in jobs))
-    for (domain, _), results in zip(jobs, gathered, strict=True):
-        known = tuple(result for result in results if result is not None)
+    for domain, attempts in zip(domains, running, strict=True):
+        known = tuple(result for a in attempts if (result := a.result()) is not None)
         reports.append(
             DomainReport(
                 domain=domain.name,
                 transfer=domain.name in transfer,
                 results=known,
-                num_failed=len(results) - len(known),
+                num_failed=len(attempts) - len(known),
             )
         )
     return EvalReport(model=model, domains=tuple(reports), ks=tuple(ks), seconds=time.monotonic() - started_s)

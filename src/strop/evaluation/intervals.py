@@ -23,9 +23,6 @@ class Estimate:
     low: float
     high: float
 
-    def __str__(self) -> str:
-        return f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
-
 
 def clustered_se(scores: Sequence[Sequence[float]]) -> float:
     """Standard error of the mean over all scores, those of one task being correlated (2411.00640, eq. 4)."""
@@ -41,19 +38,23 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Estimate:
 
 
 def stratified_bootstrap(domains: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
-    """Mean over domains of their mean over tasks; tasks are resampled within each domain.
+    """Mean over domains of their mean over tasks, with the interval of a bootstrap within each domain.
 
     Give it paired differences to compare two models: the pairing is what makes the interval narrow.
     """
-    draw = np.random.default_rng(seed)
-    means = np.zeros(RESAMPLES)
-    for values in domains:
-        array = np.asarray(values, np.float64)
-        means += array[draw.integers(0, len(array), (RESAMPLES, len(array)))].mean(axis=1)
-    means /= len(domains)
-    low, high = np.quantile(means, (0.025, 0.975))
+    low, high = np.quantile(_resampled_means(domains, seed), (0.025, 0.975))
     value = float(np.mean([np.mean(values) for values in domains]))
     return Estimate(value, float(low), float(high))
+
+
+def bootstrap_p_value(differences: Sequence[float], seed: int = 0) -> float:
+    """Two-sided p-value of "the mean of these paired differences is 0": twice the resampled share beyond 0.
+
+    At least 2 / (B + 1); the observed sample counts as one resample (Davison and Hinkley 1997, section 4.2).
+    """
+    means = _resampled_means([differences], seed)
+    beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))
+    return min(1.0, 2.0 * (beyond + 1) / (RESAMPLES + 1))
 
 
 def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:
@@ -64,3 +65,13 @@ def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:
             break
         rejected[number] = True
     return rejected
+
+
+def _resampled_means(domains: Sequence[Sequence[float]], seed: int) -> Array:
+    """[B]; tasks are drawn with replacement within each domain, and domains weigh the same."""
+    draw = np.random.default_rng(seed)
+    means = np.zeros(RESAMPLES)
+    for values in domains:
+        array = np.asarray(values, np.float64)
+        means += array[draw.integers(0, len(array), (RESAMPLES, len(array)))].mean(axis=1)
+    return means / len(domains)
