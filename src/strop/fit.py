@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from random import Random
 
@@ -33,8 +34,10 @@ async def fit(
 def teaching_batches(samples: Sequence[TrainingSample], *, batch_size: int, seed: int) -> BatchAt:
     """Batches for SFT, a pure function of the step: every epoch is a new shuffle of all samples.
 
-    The loss is the mean over all taught tokens of the batch, however it is split into micro-batches.
+    The loss is the mean over all taught tokens of the batch, however it is split into micro-batches. Every sample is
+    a ticket of its own: unrelated conversations share too little to be packed into one trie.
     """
+    samples = [replace(sample, ticket=number) for number, sample in enumerate(samples)]
 
     @lru_cache(maxsize=2)
     def order_of(epoch: int) -> list[int]:

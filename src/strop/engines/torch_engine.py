@@ -28,6 +28,8 @@ from strop.engines.sampling import draw
 
 MIN_SHARED = 0.5  # a stored prefix is reused when it covers this share of a prompt; else prompts are computed together
 
+MIN_ENTERING = 0.25  # with more calls waiting than rows free, calls enter once this share of the rows is free
+
 
 @dataclass(eq=False)
 class Request:
@@ -207,6 +209,9 @@ class TorchEngine:
         """Move waiting calls into free rows, compute what they share once, and draw their first tokens."""
         entering: list[Request] = []
         with self._changed:
+            free = self._max_rows - len(self._rows)
+            if len(self._waiting) > free and self._rows and free < self._max_rows * MIN_ENTERING:
+                return  # more will be free soon, and prompts are cheaper computed together
             while self._waiting and len(self._rows) + len(entering) < self._max_rows:
                 request = self._waiting.popleft()
                 if not request.cancelled:

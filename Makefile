@@ -1,0 +1,34 @@
+# `make setup` installs into .venv and nowhere else. Everything below stands on it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export OMP_WAIT_POLICY = PASSIVE
+
+.PHONY: setup model demo test check bench clean
+
+setup: $(VENV)/.done
+
+# torch first and pinned: an open range fetches a CUDA build of several GB
+$(VENV)/.done: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet torch==2.13.0
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,datasets]'
+	touch $@
+
+model: setup
+	$(BIN)/strop model get smollm2-135m-instruct
+
+demo: model
+	$(BIN)/strop train recipes/quickstart
+
+check: setup
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check model
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
