@@ -29,7 +29,7 @@ from strop.observability.sinks import ProgressBar, Sinks
 from strop.scheduler.buffer import StepGroups
 from strop.scheduler.cadence import is_due
 from strop.storage.checkpoints import CheckpointFolder
-from strop.storage.records import MetricsLog, RunFolder, write_rollouts
+from strop.storage.records import MetricsLog, RunFolder, cut_rollouts, write_rollouts
 from strop.train import train
 
 
@@ -131,6 +131,7 @@ async def run_stage(shop: Workshop, stage: StageConfig, model: Path, place: Path
     saved = checkpoints.latest()
     log = MetricsLog(place / "metrics.jsonl")
     log.cut(saved.step if saved is not None else 0)
+    cut_rollouts(place / "rollouts", saved.step if saved is not None else 0)
     if stage.stage == "sft":
         learner = await _run_sft(shop, stage, model, checkpoints, log)
     else:
@@ -177,8 +178,11 @@ async def _run_rl(
         progress = build.Progress(**{k: v for k, v in saved.state.items() if k in fields})
         progress = dataclasses.replace(progress, attempt=progress.attempt + 1)
 
+    run_id = shop.folder.run_id if shop.folder is not None else ""
+
     def record(step: int, groups: StepGroups, metrics: Mapping[str, float]) -> None:
-        write_rollouts(place / "rollouts", step, [f.group for f in groups.finished], stage=stage.title)
+        found = [f.group for f in groups.finished]
+        write_rollouts(place / "rollouts", step, found, stage=stage.title, run=run_id)
         log.append(step, metrics)
         shop.sinks.step(stage.title, step, stage.steps, metrics)
 
@@ -213,8 +217,8 @@ async def start_run(config: RunConfig, *, resume: Path | None = None, quiet: boo
     folder = RunFolder.open(resume, content) if resume is not None else None
     folder = folder or RunFolder.create(Path(config.output), config.name, content)
     console.print(f"run folder {folder.path}")
-    sinks = Sinks([] if quiet else [ProgressBar(console)])
-    result = await run_recipe(config, folder, sinks)
+    with Sinks([] if quiet else [ProgressBar(console)]) as sinks:
+        result = await run_recipe(config, folder, sinks)
     (folder.path / "summary.json").write_text(json.dumps(summary(result), indent=1))
     console.print(comparison_table(list(result.reports.values())))
     costs = ", ".join(f"{name} {seconds / 60:.1f} min" for name, seconds in result.seconds.items())

@@ -1,4 +1,4 @@
-"""strop compare: two evaluations of the same tasks, side by side."""
+"""strop compare: evaluations of the same tasks, side by side."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from strop.evaluation.report import EvalReport
 def compare(
     reports: Annotated[list[Path], typer.Argument(help="two or more report files, or one run folder")],
 ) -> None:
-    """Paired differences with intervals; the first report is what the others are compared with."""
-    files = sorted((reports[0] / "evaluations").glob("*.json")) if len(reports) == 1 else reports
+    """Paired differences with intervals, of the last report to each before it (of a run: in the order made)."""
+    found = (reports[0] / "evaluations").glob("*.json")
+    files = sorted(found, key=lambda file: file.stat().st_mtime) if len(reports) == 1 else reports
     if len(files) < 2:
         raise DataError(f"{reports[0]}: give two reports, or a run folder that holds at least two evaluations")
     Console().print(comparison_table([read_report(file) for file in files]))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -27,23 +28,38 @@ log = logging.getLogger(__name__)
 class StepSink(Protocol):
     def step(self, stage: str, step: int, num_steps: int, metrics: Mapping[str, float]) -> None: ...
 
+    def close(self) -> None: ...
+
 
 @dataclass
 class Sinks:
-    """Gives every step to each sink."""
+    """Gives every step to each sink; `failures` counts by the sink's class. Closes them when left as a context."""
 
     sinks: Sequence[StepSink] = ()
     failures: dict[str, int] = field(default_factory=dict)
 
     def step(self, stage: str, step: int, num_steps: int, metrics: Mapping[str, float]) -> None:
         for sink in self.sinks:
-            try:
+            with self._counted(sink):
                 sink.step(stage, step, num_steps, metrics)
-            except Exception as error:  # the sink's border
-                name = type(sink).__name__
-                self.failures[name] = self.failures.get(name, 0) + 1
-                if self.failures[name] == 1:
-                    log.warning("sink %s failed: %s; the run goes on", name, error)
+
+    def __enter__(self) -> Sinks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for sink in self.sinks:
+            with self._counted(sink):
+                sink.close()
+
+    @contextmanager
+    def _counted(self, sink: StepSink) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # the sink's border
+            name = type(sink).__name__
+            self.failures[name] = self.failures.get(name, 0) + 1
+            if self.failures[name] == 1:
+                log.warning("sink %s failed: %s; the run goes on", name, error)
 
 
 class ProgressBar:
@@ -69,6 +85,10 @@ class ProgressBar:
         self._progress.update(self._tasks[stage], completed=step, numbers=describe(metrics))
         if step == num_steps:
             self._progress.stop()
+
+    def close(self) -> None:
+        """Give the terminal back; a run that was stopped leaves its bar where it was."""
+        self._progress.stop()
 
 
 def describe(metrics: Mapping[str, float]) -> str:
@@ -99,3 +119,6 @@ class TensorBoard:
     def step(self, stage: str, step: int, num_steps: int, metrics: Mapping[str, float]) -> None:
         for name, value in metrics.items():
             self._writer.add_scalar(f"{stage}/{name}", value, step)
+
+    def close(self) -> None:
+        self._writer.close()
