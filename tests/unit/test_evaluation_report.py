@@ -150,11 +150,11 @@ def test_the_table_shows_the_last_against_each_before() -> None:
     sft = make_report("sft", {"sums": [1.0, 0.0] * 15, "new": [1.0, 0.0] * 15})
     rl = make_report("rl", {"sums": [1.0] * 30, "new": [1.0, 0.0] * 15})
     text = shown(base, sft, rl)
-    row = next(line for line in text.splitlines() if "sums" in line)
+    row, details = (line for line in text.splitlines() if "sums" in line)
     assert row.split()[:8] == ["sums", "0.0", "±0.0", "50.0", "±16.7", "100.0", "±0.0", "+100.0"] and "better" in row
-    assert "rl - base" in text and "rl - sft" in text and "mean of domains not trained on" in text
-    assert "where both answers parse" in text
-    assert "100 / 100 / 100" in row and "9 / 9 / 9" in row
+    assert "rl - base" in text and "rl - sft" in text and "mean (not trained on)" in text
+    assert "where both parse" in text
+    assert "100 / 100 / 100" in details and "9 / 9 / 9" in details
     assert " - " not in shown(rl)
 
 

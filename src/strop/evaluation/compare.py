@@ -1,4 +1,4 @@
-"""How two evaluations of the same tasks differ, and the table that shows it."""
+"""How two evaluations of the same tasks differ, and the tables that show it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 from rich import box
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -69,8 +70,8 @@ def verdict(difference: Estimate) -> Verdict:
     return "same" if difference.low <= 0 <= difference.high else _verdict(difference.value)
 
 
-def comparison_table(reports: Sequence[EvalReport]) -> Table:
-    """Accuracy of every report in per cent, and the paired difference of the last one to each before it.
+def comparison_table(reports: Sequence[EvalReport]) -> Group:
+    """What `rich` prints of several evaluations: accuracies and the paired difference of the last to each before it.
 
     DataError when the last report shares no task with an earlier one.
     """
@@ -79,46 +80,52 @@ def comparison_table(reports: Sequence[EvalReport]) -> Table:
     for before, change in zip(earlier, changes, strict=True):
         if not change:
             raise DataError(f"{before.model} and {last.model} share no task; compare evaluations of the same recipe")
-    columns = _detail_columns(reports)
-    table = Table(
-        title="held-out accuracy, % ± half the 95% interval; paired differences with 95% interval",
-        caption="verdicts of domains: at most 5% chance that any is false (Holm); details: " + _names(reports),
-        box=box.SIMPLE,
+    table = _table(
+        "held-out accuracy in % ± half its 95% interval, and paired differences",
+        [*(report.model for report in reports), *(f"{last.model} - {before.model}" for before in earlier)],
     )
-    table.add_column("domain")
-    for report in reports:
-        table.add_column(report.model, justify="right")
-    for before in earlier:
-        table.add_column(f"{last.model} - {before.model}", justify="right")
-    for name in columns:
-        table.add_column(name, justify="right")
+    if earlier:
+        table.caption = "verdicts on domains: at most 5% chance that any is false (Holm)"
     for transfer in (False, True):
-        chosen = [d for d in last.domains if d.transfer == transfer and d.results]
-        for domain in chosen:
-            same = [report.domain(domain.domain) for report in reports]
-            accuracies = [_plus_minus(d.accuracy()) if d is not None else "-" for d in same]
-            change_cells = [_change_cell(change.get(domain.domain)) for change in changes]
-            details = [" / ".join("-" if d is None else show(d) for d in same) for show in columns.values()]
-            table.add_row(domain.domain, *accuracies, *change_cells, *details)
+        chosen = [d.domain for d in last.domains if d.transfer == transfer and d.results]
+        for name in chosen:
+            same = [report.domain(name) for report in reports]
+            accuracies = [_plus_minus(d.accuracy() if d is not None else None) for d in same]
+            table.add_row(name, *accuracies, *(_change_cell(change.get(name)) for change in changes))
         if chosen:
-            _add_means(table, reports, transfer, len(columns))
+            _add_means(table, reports, transfer)
+    return Group(table, _detail_table(reports))
+
+
+def _add_means(table: Table, reports: Sequence[EvalReport], transfer: bool) -> None:
+    last, earlier = reports[-1], reports[:-1]
+    means = [_plus_minus(report.mean_accuracy(transfer=transfer)) for report in reports]
+    changes = [mean_difference(before, last, transfer=transfer) for before in earlier]
+    table.add_section()
+    table.add_row("mean (not trained on)" if transfer else "mean", *means, *map(_mean_cell, changes), style="bold")
+    parsed = [mean_difference(before, last, transfer=transfer, parsed_only=True) for before in earlier]
+    if any(change is not None for change in parsed):
+        table.add_row("where both parse", *[""] * len(reports), *map(_mean_cell, parsed))
+    table.add_section()
+
+
+def _table(title: str, columns: Sequence[str]) -> Table:
+    table = Table(title=title, box=box.SIMPLE)
+    table.add_column("domain", overflow="fold")
+    for name in columns:
+        table.add_column(name, justify="right", overflow="fold")
     return table
 
 
-def _add_means(table: Table, reports: Sequence[EvalReport], transfer: bool, num_details: int) -> None:
-    last, earlier = reports[-1], reports[:-1]
-    name = "mean of domains not trained on" if transfer else "mean of trained domains"
-    means = [report.mean_accuracy(transfer=transfer) for report in reports]
-    changes = [mean_difference(before, last, transfer=transfer) for before in earlier]
-    filler = [""] * num_details
-    table.add_section()
-    table.add_row(
-        name, *(_plus_minus(m) if m else "-" for m in means), *map(_mean_cell, changes), *filler, style="bold"
-    )
-    parsed = [mean_difference(before, last, transfer=transfer, parsed_only=True) for before in earlier]
-    if any(change is not None for change in parsed):
-        table.add_row("  where both answers parse", *[""] * len(reports), *map(_mean_cell, parsed), *filler)
-    table.add_section()
+def _detail_table(reports: Sequence[EvalReport]) -> Table:
+    columns = _detail_columns(reports)
+    table = _table(" / ".join(report.model for report in reports), list(columns))
+    for domain in reports[-1].domains:
+        same = [report.domain(domain.domain) for report in reports]
+        table.add_row(
+            domain.domain, *(" / ".join("-" if d is None else show(d) for d in same) for show in columns.values())
+        )
+    return table
 
 
 def _detail_columns(reports: Sequence[EvalReport]) -> dict[str, Callable[[DomainReport], str]]:
@@ -149,12 +156,8 @@ def _verdict(value: float) -> Verdict:
     return "better" if value > 0 else "worse"
 
 
-def _names(reports: Sequence[EvalReport]) -> str:
-    return " / ".join(report.model for report in reports)
-
-
-def _plus_minus(estimate: Estimate) -> str:
-    return f"{100 * estimate.value:.1f} ±{50 * (estimate.high - estimate.low):.1f}"
+def _plus_minus(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else f"{100 * estimate.value:.1f} ±{50 * (estimate.high - estimate.low):.1f}"
 
 
 def _change_cell(change: Change | None) -> Text:
