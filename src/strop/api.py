@@ -1,0 +1,145 @@
+"""The Python API: the build path of the command line, with functions where a recipe has names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from strop.config.load import parse_config
+from strop.core.errors import ConfigError
+from strop.core.types import Task
+from strop.tasks.memory import InMemory
+
+if TYPE_CHECKING:
+    from strop.evaluation.report import EvalReport
+    from strop.stages import RunResult
+
+RewardLike = str | Callable[..., Any] | Mapping[str, Any]
+DomainLike = Sequence[Task | Mapping[str, Any]] | Mapping[str, Any]
+
+
+def train(
+    *,
+    model: str,
+    domains: Mapping[str, DomainLike],
+    rewards: Sequence[RewardLike] = ("exact",),
+    algorithm: str | Mapping[str, Any] = "strop",
+    steps: int = 20,
+    stage: Mapping[str, Any] | None = None,
+    resume: Path | None = None,
+    quiet: bool = False,
+    **sections: Any,
+) -> RunResult:
+    """One RL stage over `domains`, evaluated before and after.
+
+    A domain is a list of rows or Tasks (a tenth is held out), or the keys of a `[[domains]]` section. A reward is a
+    function of (rollout, task), named after itself, or the keys of a `[[rewards]]` section; the first one says right
+    or wrong. `stage` holds further keys of the stage, `sections` any other section: `learner={"lora": {}}`.
+    """
+    wanted = {"preset": algorithm} if isinstance(algorithm, str) else dict(algorithm)
+    return _run(
+        [{"stage": "rl", "steps": steps, "algorithm": wanted, **(stage or {})}],
+        model=model,
+        domains=domains,
+        rewards=rewards,
+        resume=resume,
+        quiet=quiet,
+        sections=sections,
+    )
+
+
+def sft(
+    *,
+    model: str,
+    domains: Mapping[str, DomainLike],
+    steps: int = 100,
+    rewards: Sequence[RewardLike] = ("exact",),
+    stage: Mapping[str, Any] | None = None,
+    resume: Path | None = None,
+    quiet: bool = False,
+    **sections: Any,
+) -> RunResult:
+    """One SFT stage on the responses of the domains' tasks (`messages`, `completion` or `response` of each row)."""
+    return _run(
+        [{"stage": "sft", "steps": steps, **(stage or {})}],
+        model=model,
+        domains=domains,
+        rewards=rewards,
+        resume=resume,
+        quiet=quiet,
+        sections=sections,
+    )
+
+
+def evaluate(
+    *,
+    model: str,
+    domains: Mapping[str, DomainLike],
+    rewards: Sequence[RewardLike] = ("exact",),
+    **sections: Any,
+) -> EvalReport:
+    """The model on the held-out tasks of `domains`."""
+    from strop.stages import evaluate_model
+
+    stages = [{"stage": "rl", "steps": 1}]
+    return asyncio.run(evaluate_model(_config(stages, model, domains, rewards, sections)))
+
+
+def _run(
+    stages: list[dict[str, Any]],
+    *,
+    model: str,
+    domains: Mapping[str, DomainLike],
+    rewards: Sequence[RewardLike],
+    resume: Path | None,
+    quiet: bool,
+    sections: Mapping[str, Any],
+) -> RunResult:
+    from strop.stages import start_run  # torch loads here, so that `import strop` stays quick
+
+    return asyncio.run(start_run(_config(stages, model, domains, rewards, sections), resume=resume, quiet=quiet))
+
+
+def _config(
+    stages: list[dict[str, Any]],
+    model: str,
+    domains: Mapping[str, DomainLike],
+    rewards: Sequence[RewardLike],
+    sections: Mapping[str, Any],
+) -> Any:
+    described = [_reward(reward) for reward in rewards]
+    if not described:
+        raise ConfigError("rewards is empty: give at least one function, or leave it out for exact match")
+    signal = described[0]["name"]
+    content = {
+        "name": "run",
+        "model": {"path": model},
+        "rewards": described,
+        "domains": [{"signal": signal, **_domain(name, domain)} for name, domain in domains.items()],
+        "stages": stages,
+        **sections,
+    }
+    return parse_config(content, "arguments")
+
+
+def _reward(reward: Any) -> dict[str, Any]:
+    if isinstance(reward, Mapping):
+        return {**reward}
+    if isinstance(reward, str):
+        return {"name": "accuracy" if reward == "exact" else reward, "use": reward}
+    if not callable(reward):
+        raise ConfigError(f"a reward must be a function, a name or the keys of a rewards section, got {reward!r}")
+    name = getattr(reward, "__name__", type(reward).__name__)
+    per = "group" if getattr(reward, "per_group", False) else "rollout"
+    return {"name": name, "use": (lambda: reward) if isinstance(reward, type) else reward, "per": per}
+
+
+def _domain(name: str, domain: DomainLike) -> dict[str, Any]:
+    if isinstance(domain, Mapping):
+        return {"name": name, **domain}
+    if not domain:
+        raise ConfigError(f"domain {name!r}: has no row")
+    return {"name": name, "tasks": {"use": partial(InMemory, rows=tuple(domain))}}
