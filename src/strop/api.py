@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from strop.config.load import parse_config
 from strop.core.errors import ConfigError
 from strop.core.types import Task
+from strop.rewards.from_trl import FromTrl
 from strop.tasks.memory import InMemory
 
 if TYPE_CHECKING:
@@ -36,8 +38,9 @@ def train(
     """One RL stage over `domains`, evaluated before and after.
 
     A domain is a list of rows or Tasks (a tenth is held out), or the keys of a `[[domains]]` section. A reward is a
-    function of (rollout, task), named after itself, or the keys of a `[[rewards]]` section; the first one says right
-    or wrong. `stage` holds further keys of the stage, `sections` any other section: `learner={"lora": {}}`.
+    function of (rollout, task) or `strop.rewards.from_trl(fn)`, named after itself, or the keys of a `[[rewards]]`
+    section; the first one says right or wrong. `stage` holds further keys of the stage, `sections` any other section:
+    `learner={"lora": {}}`.
     """
     wanted = {"preset": algorithm} if isinstance(algorithm, str) else dict(algorithm)
     return _run(
@@ -132,9 +135,9 @@ def _reward(reward: Any) -> dict[str, Any]:
         return {"name": "accuracy" if reward == "exact" else reward, "use": reward}
     if not callable(reward):
         raise ConfigError(f"a reward must be a function, a name or the keys of a rewards section, got {reward!r}")
-    name = getattr(reward, "__name__", type(reward).__name__)
-    per = "group" if getattr(reward, "per_group", False) else "rollout"
-    return {"name": name, "use": (lambda: reward) if isinstance(reward, type) else reward, "per": per}
+    fn = reward.fn if isinstance(reward, FromTrl) else reward
+    name = fn.__name__ if inspect.isroutine(fn) else type(fn).__name__
+    return {"name": name, "use": reward, "per": "group" if isinstance(reward, FromTrl) else "rollout"}
 
 
 def _domain(name: str, domain: DomainLike) -> dict[str, Any]:

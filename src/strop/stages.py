@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from transformers.utils import logging
 
 from strop import build
 from strop.config.schema import RunConfig, StageConfig
@@ -212,6 +213,7 @@ def _saving(stage: StageConfig, learner: Learner, checkpoints: CheckpointFolder)
 
 async def start_run(config: RunConfig, *, resume: Path | None = None, quiet: bool = False) -> RunResult:
     """`strop train`: run a recipe in a new folder, or go on in an old one, and say what came of it."""
+    logging.disable_progress_bar()
     console = Console(quiet=quiet)
     content = config.model_dump(mode="json", fallback=str)
     folder = RunFolder.open(resume, content) if resume is not None else None

@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from strop.core.batch import PerToken  # noqa: F401  (the name is re-exported for advantage functions)
 from strop.core.errors import RewardError
 from strop.core.protocols import Algorithm, Credit, Domain, NamedReward
 from strop.core.types import Message, RolloutGroup, SamplingParams, Task
@@ -127,7 +126,7 @@ async def test_equal_seeds_give_equal_rollouts_whatever_the_staleness():
 
 
 async def test_dropped_groups_are_replaced_by_higher_tickets_until_the_limit():
-    run, learner, recorded = make_run(
+    run, _, recorded = make_run(
         num_steps=1, groups_per_step=2, max_replacements=3, keep=lambda g: "odd" if g.ticket % 2 else None
     )
     await asyncio.wait_for(train(run), 20)

@@ -26,11 +26,11 @@ app.command()(init)
 app.add_typer(model, name="model")
 
 
-def main() -> None:
-    """Entry point of the `strop` command."""
+def main(arguments: list[str] | None = None) -> None:
+    """The `strop` command; ends in SystemExit, with code 2 for what the user can mend."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # idle threads of one part must not spin on another's cores
     try:
-        app()
+        app(args=arguments)
     except StropError as error:
         print(f"strop: {error}", file=sys.stderr)
         raise SystemExit(2) from None

@@ -1,0 +1,202 @@
+"""Bad input: one clear line that says what to change, exit code 2, never a traceback."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from strop.cli import main
+
+RECIPE = """
+name = "bad"
+output = "{output}"
+[model]
+path = "{model}"
+[sampling]
+max_tokens = 4
+[evaluation]
+num_tasks = 1
+[[rewards]]
+name = "accuracy"
+use = "exact"
+[[domains]]
+name = "sum"
+tasks = {{ use = "generated", params = {{ generator = "sum", size = 8 }} }}
+[[stages]]
+stage = "rl"
+steps = 1
+groups_per_step = 1
+group_size = 2
+"""
+
+REWARDS = """
+def text(rollout, task):
+    return "1.0"
+
+def nan(rollout, task):
+    return float("nan")
+
+def broken(rollout, task):
+    raise KeyError("answer")
+
+def nothing(domain, split):
+    return []
+"""
+
+# what is changed (a recipe override, or text replaced in the recipe), and what the line must say
+OVERRIDES = [
+    ("learner.learning-rate=1e-6", ["learner.learning-rate", "learning_rate"]),
+    ("num_epoch=3", ["unknown key 'num_epoch'"]),
+    ("engine.learning_rate=1", ["engine.learning_rate", "known keys"]),
+    ("learner.lr=1", ["unknown key 'learner.lr'"]),
+    ("learner.learning_rate=fast", ["learner.learning_rate", "number"]),
+    ("learner.learning_rate=-1", ["learner.learning_rate", "greater than 0"]),
+    ("sampling.top_p=1.5", ["sampling.top_p", "less than or equal to 1"]),
+    ("stages.rl.steps=0", ["stages.0.steps", "greater than 0"]),
+    ("stages.rl.group_size=1", ["group_size", "at least 2", "ppo"]),
+    ("stages.none.steps=1", ["no item 'none'"]),
+    ("a..b=1", ["key.path=value"]),
+    (".a=1", ["key.path=value"]),
+    ("seed=", ["key.path=value"]),
+    ("seed.x", ["key.path=value"]),
+    ("name.x=1", ["override"]),
+    ("stages.rl.algorithm.preset=grop", ["preset", "did you mean 'grpo'"]),
+    ("stages.rl.algorithm.loss=ppo", ["algorithm.loss", "did you mean"]),
+    ("stages.rl.domains=['nope']", ["no domain is named 'nope'"]),
+    ("domains.sum.tasks.use=generate", ["did you mean 'generated'"]),
+    ("domains.sum.tasks.params.generator=summ", ["did you mean 'sum'"]),
+    ("domains.sum.tasks.params.levle=2", ["unknown parameter 'levle'", "level"]),
+    ("domains.sum.tasks.params.level=9", ["level must be from 1 to 5"]),
+    ("domains.sum.weight=0", ["weight 0"]),
+    ("domains.sum.signal=right", ["signal = 'right'", "accuracy"]),
+    ("domains.sum.environment.use=single", ["did you mean 'single_turn'"]),
+    ("rewards.accuracy.use=no_such_module:fn", ["cannot import 'no_such_module'"]),
+    ("rewards.accuracy.use=bad_rewards:missing", ["has no 'missing'"]),
+    ("rewards.accuracy.use=bad_rewards:text", ["reward 'accuracy'", "str '1.0'", "number"]),
+    ("rewards.accuracy.use=bad_rewards:nan", ["reward 'accuracy'", "nan", "finite"]),
+    ("rewards.accuracy.use=bad_rewards:broken", ["reward 'accuracy'", "KeyError"]),
+    ("rewards.accuracy.weight=0", ["every reward has weight 0"]),
+    ("rewards.accuracy.gate=form", ["gated by 'form'"]),
+    ("domains.sum.tasks={use = 'bad_rewards:nothing'}", ["no task"]),
+    ("model.path=no/such-model", ["no/such-model", "model folder"]),
+    ("model.max_context=100000", ["max_context is 100000"]),
+    ("model.max_context=20", ["domain sum, task", "context 20"]),
+    ("engine.device=tpuu", ["engine.device = 'tpuu'"]),
+]
+
+
+@dataclass
+class Done:
+    returncode: int
+    stderr: str
+
+
+@pytest.fixture()
+def strop(place, capsys, monkeypatch):
+    """The command line, run in this process from the folder `place`."""
+    monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(place)
+
+    def call(*arguments: str) -> Done:
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        sys.modules.pop("bad_rewards", None)
+        return Done(int(ended.value.code or 0), capsys.readouterr().err)
+
+    return call
+
+
+def assert_one_line(done: Done, said: list[str]) -> None:
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("strop: ")]
+    assert len(lines) == 1, done.stderr
+    for part in said:
+        assert part in lines[0]
+
+
+@pytest.fixture()
+def place(tiny_model, tmp_path):
+    (tmp_path / "run.toml").write_text(RECIPE.format(model=tiny_model, output=tmp_path / "runs"))
+    (tmp_path / "bad_rewards.py").write_text(REWARDS)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("override", "said"), OVERRIDES, ids=[override for override, _ in OVERRIDES])
+def test_a_bad_recipe_is_one_line_and_exit_code_2(strop, override, said):
+    assert_one_line(strop("train", "run.toml", override, "--quiet"), said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name = ", ["not valid TOML"]),
+        ("", ["'name' is missing"]),
+        (RECIPE.replace('[[domains]]\nname = "sum"', '[[domains]]\nname = "sum"\ncolour = 1'), ["domains.0.colour"]),
+        (RECIPE + '[[stages]]\nstage = "rl"\nsteps = 1\n', ["two stages are named 'rl'"]),
+        (RECIPE + '[[stages]]\nstage = "ppo"\nsteps = 1\n', ["stages.1.stage", "'sft'"]),
+    ],
+)
+def test_a_recipe_that_cannot_be_read(strop, place, tiny_model, text, said):
+    (place / "run.toml").write_text(_filled(text, tiny_model, place))
+    assert_one_line(strop("train", "run.toml", "--quiet"), said)
+
+
+def _filled(text: str, model: Path, place: Path) -> str:
+    return text.format(model=model, output=place / "runs") if "{model}" in text else text
+
+
+def test_missing_files_and_folders(strop):
+    assert_one_line(strop("train", "nowhere"), ["no recipe at nowhere"])
+    assert_one_line(strop("train", "run.toml", "--resume", "nowhere"), ["nowhere", "not a run folder"])
+    assert_one_line(strop("compare", "a.json", "b.json"), ["a.json"])
+    assert_one_line(strop("rollouts", "nowhere"), ["holds no rollouts"])
+    assert_one_line(strop("export", "nowhere", "there"), ["nowhere", "no model"])
+    assert_one_line(strop("init", "nowhere.jsonl"), ["nowhere.jsonl", "no such file"])
+
+
+def test_a_model_without_a_chat_template(strop, place, tiny_model):
+    bare = place / "bare"
+    shutil.copytree(tiny_model, bare)
+    (bare / "chat_template.jinja").unlink()
+    assert_one_line(strop("train", "run.toml", f"model.path={bare}", "--quiet"), ["no chat template", "chat_template"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("", ["holds no row"]),
+        ("{not json}\n", ["line 1", "not valid JSON"]),
+        ("[1]\n", ["line 1", "one JSON object"]),
+        ('{"text": "a"}\n', ["line 1", "there are text"]),
+        ('{"prompt": "", "answer": "1"}\n', ["line 1", "not empty"]),
+        ('{"prompt": [{"content": "x"}], "answer": "1"}\n', ["line 1", "role and content"]),
+    ],
+)
+def test_data_that_cannot_be_read(strop, place, rows, said):
+    (place / "rows.jsonl").write_text(rows)
+    assert_one_line(strop("init", "rows.jsonl"), ["rows.jsonl", *said])
+
+
+def test_init_writes_a_recipe_that_loads_and_names_the_data(strop, place):
+    rows = [json.dumps({"prompt": f"Say {n}", "answer": str(n)}) for n in range(40)]
+    (place / "rows.jsonl").write_text("\n".join(rows))
+    done = strop("init", "rows.jsonl", "--folder", "mine")
+    assert done.returncode == 0, done.stderr
+    recipe = tomllib.loads((place / "mine" / "run.toml").read_text())
+    assert recipe["domains"][0]["tasks"]["params"]["path"] == str(place / "rows.jsonl")
+    assert strop("train", "mine", "--dry-run").returncode == 0
+    assert_one_line(strop("init", "rows.jsonl", "--folder", "mine"), ["exists"])
+
+
+def test_the_installed_command_says_the_same(place):
+    command = Path(sys.executable).with_name("strop")
+    done = subprocess.run(
+        [command, "train", "run.toml", "seeed=1"], capture_output=True, text=True, cwd=place, check=False
+    )
+    assert_one_line(Done(done.returncode, done.stderr), ["unknown key 'seeed'", "'seed'"])
