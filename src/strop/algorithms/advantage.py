@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from strop.core.types import RolloutGroup, TokenOutputs
 
 Outputs = Mapping[str, Sequence[TokenOutputs]]
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 MIN_STD = 1e-6  # below it a group has no spread, only float noise that a division would blow up
 
@@ -32,7 +34,8 @@ def leave_one_out(rewards: Array) -> Array:
     """r_i minus the mean of the others [G]; zeros for a group of one. (RLOO, 2402.14740)"""
     if len(rewards) < 2:
         return np.zeros_like(rewards)
-    return (rewards - rewards.mean()) * len(rewards) / (len(rewards) - 1)
+    loo: Array = (rewards - rewards.mean()) * len(rewards) / (len(rewards) - 1)
+    return loo
 
 
 def sample_std(rewards: Array) -> float:
@@ -76,7 +79,8 @@ class DomainScaled:
     """Leave-one-out over the running spread of the domain: A_i = loo_i / s_d (2512.12967, per-domain normalisation).
 
     s_d^2 moves by `decay` towards the variance of the domain's rewards in the step, and never falls below `floor`^2;
-    the first observation is taken as it is. Domains stay commensurate without favouring easy and hard prompts.
+    the first observation is taken as it is, and a step without a reward of the domain leaves it. Domains stay
+    commensurate without favouring easy and hard prompts.
     """
 
     decay: float = 0.9
@@ -88,11 +92,14 @@ class DomainScaled:
             rewards[group.task.domain].append(totals_of(group))
         moved = dict(scale)
         for domain, arrays in rewards.items():
-            variance = float(np.concatenate(arrays).var())
+            observed = np.concatenate(arrays)
+            if not len(observed):  # all were truncated and left out; the variance of nothing is NaN
+                continue
+            variance = float(observed.var())
             moved[domain] = self.decay * scale[domain] + (1 - self.decay) * variance if domain in scale else variance
         advantages = []
         for group in groups:
-            spread = max(self.floor, moved[group.task.domain] ** 0.5)
+            spread = max(self.floor, moved.get(group.task.domain, 0.0) ** 0.5)
             advantages.append(_floats(leave_one_out(totals_of(group)) / spread))
         return Credit(advantages=advantages, scale=moved)
 
@@ -152,11 +159,10 @@ class Gae:
 
     def __call__(self, groups: Sequence[RolloutGroup], outputs: Outputs, scale: ScaleState) -> Credit:
         values = iter(outputs["value"])
-        advantages: list[list[PerToken]] = []
-        returns: list[list[PerToken]] = []
+        flat: list[Array] = []
+        flat_returns: list[Array] = []
+        masks_of: list[list[Mask]] = []
         for group in groups:
-            advantages.append([])
-            returns.append([])
             for rollout in group.trainable:
                 samples = split_rollout(rollout, group.ticket, group.task.domain)
                 own = [np.asarray(next(values).values, np.float64) for _ in samples]
@@ -168,10 +174,17 @@ class Gae:
                     rewards[end] += turn.reward or 0.0
                 rewards[-1] += rollout.total or 0.0
                 last = state_values[-1] if rollout.status == "truncated" else 0.0
-                found = self.trace(rewards, state_values, last)
-                advantages[-1].append(_scattered(found, masks))
-                returns[-1].append(_scattered(found + state_values, masks))
-        return Credit(advantages=_whitened_tokens(advantages, self.eps), returns=returns, scale=scale)
+                flat.append(self.trace(rewards, state_values, last))
+                flat_returns.append(flat[-1] + state_values)
+                masks_of.append(masks)
+        white = map(_scattered, _whitened_tokens(flat, self.eps), masks_of)
+        targets = map(_scattered, flat_returns, masks_of)
+        sizes = [len(group.trainable) for group in groups]
+        return Credit(
+            advantages=[list(islice(white, size)) for size in sizes],
+            returns=[list(islice(targets, size)) for size in sizes],
+            scale=scale,
+        )
 
     def trace(self, rewards: Array, values: Array, last_value: float) -> Array:
         """Advantages [T] of one rollout from rewards and state values [T] of its sampled tokens."""
@@ -184,7 +197,8 @@ class Gae:
         return advantages
 
 
-def _scattered(flat: Array, masks: Sequence[NDArray[np.bool_]]) -> PerToken:
+def _scattered(flat: Array, masks: Sequence[Mask]) -> PerToken:
+    """Values of the sampled tokens of one rollout, laid over its samples [L]; 0 elsewhere."""
     parts, start = [], 0
     for mask in masks:
         part = np.zeros(len(mask), np.float32)
@@ -195,19 +209,12 @@ def _scattered(flat: Array, masks: Sequence[NDArray[np.bool_]]) -> PerToken:
     return PerToken(tuple(parts))
 
 
-def _whitened_tokens(advantages: Sequence[Sequence[PerToken]], eps: float) -> list[list[Advantage]]:
-    flat = [part[part != 0] for group in advantages for token in group for part in token.values]
-    tokens = np.concatenate(flat) if flat else np.zeros(0)
+def _whitened_tokens(advantages: Sequence[Array], eps: float) -> Sequence[Array]:
+    """Mean 0 and standard deviation 1 over the sampled tokens of the batch, those of advantage 0 included."""
+    tokens = np.concatenate(advantages) if advantages else np.zeros(0)
     if len(tokens) < 2 or tokens.std() < MIN_STD:
-        return [list(group) for group in advantages]
-    mean, std = float(tokens.mean()), float(tokens.std()) + eps
-    return [
-        [
-            PerToken(tuple(np.where(p != 0, (p - mean) / std, 0).astype(np.float32) for p in token.values))
-            for token in group
-        ]
-        for group in advantages
-    ]
+        return advantages
+    return [(a - tokens.mean()) / (tokens.std() + eps) for a in advantages]
 
 
 def _centred(rewards: Array) -> Array:

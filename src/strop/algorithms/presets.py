@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 
 from strop.algorithms.advantage import DomainScaled, Gae, Gdpo, Grpo, ReinforcePlusPlus, Rloo
 from strop.algorithms.keep import KeepAll, KeepSignal
+from strop.algorithms.kl import KlInReward
 from strop.algorithms.loss import Cispo, Gspo, Importance, KlPenalty, PpoClip, Reinforce, ValueLoss
-from strop.config.schema import AlgorithmConfig
+from strop.config.resolve import make_callable
+from strop.config.schema import AlgorithmConfig, Component
 from strop.core.errors import ConfigError
 from strop.core.protocols import AdvantageFn, Aggregation, Algorithm, LossFn
 
@@ -23,8 +25,7 @@ class Preset:
     advantage: str
     loss: str = "ppo_clip"
     aggregation: Aggregation = "token_mean"
-    clip_low: float = 0.2
-    clip_high: float = 0.2
+    clip_high: float | None = None
     domain_normaliser: bool = False
 
 
@@ -35,8 +36,8 @@ PRESETS: Mapping[str, Preset] = {
     "dapo": Preset(advantage="grpo", clip_high=0.28),
     "rloo": Preset(advantage="rloo", loss="reinforce", aggregation="seq_mean_token_sum"),
     "reinforce_plus_plus": Preset(advantage="reinforce_plus_plus"),
-    "gspo": Preset(advantage="grpo", loss="gspo", aggregation="seq_mean_token_mean", clip_low=3e-4, clip_high=4e-4),
-    "cispo": Preset(advantage="grpo", loss="cispo", clip_high=4.0),
+    "gspo": Preset(advantage="grpo", loss="gspo", aggregation="seq_mean_token_mean"),
+    "cispo": Preset(advantage="grpo", loss="cispo"),
     "gdpo": Preset(advantage="gdpo"),
     "ppo": Preset(advantage="gae"),
 }
@@ -51,6 +52,8 @@ ADVANTAGES: Mapping[str, Callable[[AlgorithmConfig], AdvantageFn]] = {
     "gae": lambda config: Gae(gamma=config.gamma, lam=config.gae_lambda),
 }
 
+CLIPS: Mapping[str, tuple[float, float]] = {"ppo_clip": (0.2, 0.2), "gspo": (3e-4, 4e-4), "cispo": (1.0, 4.0)}
+
 LOSSES: Mapping[str, Callable[[float, float], LossFn]] = {
     "ppo_clip": lambda low, high: PpoClip(clip_low=low, clip_high=high),
     "gspo": lambda low, high: Gspo(clip_low=low, clip_high=high),
@@ -62,15 +65,18 @@ LOSSES: Mapping[str, Callable[[float, float], LossFn]] = {
 def make_algorithm(
     config: AlgorithmConfig, *, max_tokens: int, group_size: int, signals: Mapping[str, str], max_staleness: int
 ) -> Algorithm:
-    """The preset that `config` names with its changes. `advantage` and `loss` may be functions of the user's.
+    """The preset that `config` names with its changes. `advantage` and `loss` may be the user's code: a function, or
+    the "module:attribute" of one.
 
     The learner's own logprobs are computed again (`old`) where the sampler's weights may be older, or where the
-    configuration asks for importance weights; else the sampler's logprobs are the anchor.
+    configuration asks for importance weights; else the sampler's logprobs are the anchor. A KL penalty with estimator
+    k1 goes into the reward, with k2 or k3 into the loss: as a loss, k1 pulls nowhere.
     """
     preset = _named(PRESETS, config.preset, "preset")
     advantage_name = config.advantage if config.advantage is not None else preset.advantage
     uses_values = advantage_name == "gae"
-    min_group = 1 if uses_values or not isinstance(advantage_name, str) else 2
+    own = not isinstance(advantage_name, str) or ":" in advantage_name
+    min_group = 1 if uses_values or own else 2
     if group_size < min_group:
         raise ConfigError(
             f"group_size = {group_size}: the baseline of {config.preset!r} needs at least 2 rollouts a task; "
@@ -102,23 +108,32 @@ def make_algorithm(
 
 
 def _advantage(config: AlgorithmConfig, name: Any) -> AdvantageFn:
+    advantage: AdvantageFn
     if not isinstance(name, str):
-        given: AdvantageFn = name
-        return given
-    return _named(ADVANTAGES, name, "advantage")(config)
+        advantage = name
+    elif ":" in name:
+        advantage = make_callable(Component(use=name), {}, "algorithm.advantage")
+    else:
+        advantage = _named(ADVANTAGES, name, "advantage")(config)
+    return KlInReward(advantage, config.kl_coef) if config.kl_coef > 0 and config.kl_estimator == "k1" else advantage
 
 
 def _loss(config: AlgorithmConfig, preset: Preset, importance: str, uses_values: bool) -> LossFn:
     chosen = config.loss if config.loss is not None else preset.loss
     loss: LossFn
-    if isinstance(chosen, str):
-        low, high = _or(config.clip_low, preset.clip_low), _or(config.clip_high, preset.clip_high)
-        loss = _named(LOSSES, chosen, "loss")(low, high)
-    else:
+    if not isinstance(chosen, str):
         loss = chosen
+    elif ":" in chosen:
+        loss = make_callable(Component(use=chosen), {}, "algorithm.loss")
+    else:
+        make_loss = _named(LOSSES, chosen, "loss")
+        low, high = CLIPS.get(chosen, (0.0, 0.0))
+        if chosen == preset.loss:  # clips fit one loss: GSPO with those of PPO would have no trust region
+            high = _or(preset.clip_high, high)
+        loss = make_loss(_or(config.clip_low, low), _or(config.clip_high, high))
     if importance != "none":
         loss = Importance(loss, cap=config.tis_cap if importance == "token_tis" else math.inf)
-    if config.kl_coef > 0:
+    if config.kl_coef > 0 and config.kl_estimator != "k1":
         loss = KlPenalty(loss, config.kl_coef, config.kl_estimator)
     if uses_values:
         loss = ValueLoss(loss, config.value_coef, config.value_clip)
