@@ -1,0 +1,222 @@
+import asyncio
+
+import pytest
+from making import completion
+
+from strop.core.errors import RewardError
+from strop.core.protocols import NamedReward
+from strop.core.types import Message, Rollout, Score, Task, Turn
+from strop.rewards import (
+    ExactMatch,
+    FewGuesses,
+    FoundNumber,
+    HasAnswer,
+    RandomReward,
+    SoftOverlong,
+    ThinkFormat,
+    from_trl,
+)
+from strop.rewards.extract import extract_answer, same_answer
+from strop.scoring.score import Scorer, compose
+
+
+def said(text, index=0, length=3, evidence=None):
+    turn = Turn(
+        input_ids=[1],
+        continues=False,
+        completion=completion(range(length)),
+        message=Message(role="assistant", content=text),
+    )
+    return Rollout(task_id="t", index=index, turns=(turn,), status="ok", evidence=evidence or {})
+
+
+def task(reference=None, **data):
+    return Task(id="t", domain="d", prompt=(Message(role="user", content="q"),), reference=reference, data=data)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("Answer: 42", "42"),
+        ("The answer is 42.", "42."),
+        ("I think so.\n**Final answer:** 7", "7"),
+        ("<think>Answer: 1</think>\nAnswer: 2", "2"),
+        ("<think>Answer: 1</think> then \\boxed{3}", "3"),
+        ("<think>Answer: 1", None),
+        ("\\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
+        ("Answer: 1\nAnswer: 2", None),
+        ("Answer: 2\nAnswer: 2.", "2."),
+        ("\\boxed{1} or \\boxed{2}", None),
+        ("no answer here", None),
+        ("42", None),
+        ("", None),
+        ("Answer:", None),
+    ],
+)
+def test_one_extraction_rule(text, answer):
+    assert extract_answer(text).text == answer
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "same"),
+    [
+        ("42", "42.0", True),
+        ("42.", "42", True),
+        ("1,000", "1000", True),
+        ("1,0", "10", False),
+        ("Ann", "ann", True),
+        ("u  j w", "u j w", True),
+        ("21", "1", False),
+        ("12", "1", False),
+        ("1", "1", True),
+        ("nan", "nan", True),
+        ("inf", "1e999", False),
+        ("-3", "3", False),
+        ("1 or 2", "1", False),
+    ],
+)
+def test_equality_is_of_the_whole_answer(given, wanted, same):
+    assert same_answer(given, wanted) is same
+
+
+def test_one_score_for_each_answer():
+    texts = ["Answer: 5", "I don't know.", "Answer: 5", "", "Answer: 5"]
+    assert [ExactMatch()(said(t), task("5")).value for t in texts] == [1, 0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("gold", [0, 1, 7, 42, 999, 1000])
+def test_a_spray_of_guesses_never_earns(gold):
+    lines = "\n".join(f"Answer: {n}" for n in range(1001))
+    listed = "Answer: " + ", ".join(map(str, range(1001)))
+    for text in (lines, listed, f"<think></think>{lines}"):
+        assert ExactMatch()(said(text), task(str(gold))).value == 0.0
+
+
+def test_a_task_without_reference_is_not_applicable():
+    assert ExactMatch()(said("Answer: 1"), task(None)).outcome == "not_applicable"
+    assert ExactMatch()(said("Answer: b"), task(["a", "b"])).value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "prefilled", "value"),
+    [
+        ("work</think>answer", True, 1.0),
+        ("work answer", True, 0.0),
+        ("work</think>answer", False, 0.0),
+        ("<think>work</think>answer", False, 1.0),
+        ("<think></think>x", False, 0.0),
+        ("<think>work</think>", False, 0.0),
+        ("<think>a</think>b</think>c", False, 0.0),
+    ],
+)
+def test_think_format(text, prefilled, value):
+    assert ThinkFormat(prefilled)(said(text), task()) == value
+
+
+@pytest.mark.parametrize(("length", "value"), [(1, 0.0), (8, 0.0), (9, -0.5), (10, -1.0), (15, -1.0)])
+def test_soft_overlong_is_linear_in_its_buffer(length, value):
+    assert SoftOverlong(max_tokens=10, buffer=2)(said("x", length=length), task()) == value
+
+
+def test_random_reward_repeats_and_is_fair():
+    fn = RandomReward(seed=3)
+    values = [fn(said("x", index=i), task()) for i in range(400)]
+    assert values == [fn(said("x", index=i), task()) for i in range(400)]
+    assert 150 < sum(values) < 250
+
+
+def test_game_rewards_read_the_evidence():
+    won, lost = said("3", evidence={"found": True}), said("3", evidence={"found": False})
+    assert [FoundNumber()(r, task()) for r in (won, lost)] == [1.0, 0.0]
+    assert [FewGuesses()(r, task()) for r in (won, lost)] == [1.0, 0.0]
+
+
+JUNK = [
+    "",
+    " ",
+    "\x00",
+    "Answer:" * 500,
+    "{" * 2000,
+    "\\boxed{" * 500,
+    "�",
+    "<think>" * 100,
+    "9" * 5000,
+    "Answer: 1e999",
+]
+
+
+@pytest.mark.parametrize("text", JUNK)
+@pytest.mark.parametrize("reward", [ExactMatch(), HasAnswer(), ThinkFormat(), RandomReward()], ids=repr)
+def test_junk_never_raises_and_never_earns_accuracy(reward, text):
+    score = reward(said(text), task("5"))
+    assert not isinstance(score, Score) or score.value == 0.0
+
+
+def group_of(*texts):
+    return [said(text, index=i) for i, text in enumerate(texts)]
+
+
+def test_a_trl_function_gets_conversations_and_columns():
+    seen = {}
+
+    def fn(prompts, completions, answer, level, **rest):
+        seen.update(prompts=prompts, answer=answer, level=level)
+        return [1.0 if c[0]["content"] == a else None for c, a in zip(completions, answer, strict=True)]
+
+    assert from_trl(fn)(group_of("5", "6"), task("5", level=2)) == [1.0, None]
+    assert seen == {"prompts": [[{"role": "user", "content": "q"}]] * 2, "answer": ["5", "5"], "level": [2, 2]}
+
+
+def test_an_async_trl_function_is_awaited_and_a_short_list_refused():
+    async def later(prompts, completions, **rest):
+        await asyncio.sleep(0)
+        return [2.0] * len(completions)
+
+    assert from_trl(later)(group_of("a", "b"), task()) == [2.0, 2.0]
+    with pytest.raises(RewardError, match="list of 2"):
+        from_trl(lambda completions, **rest: [1.0])(group_of("a", "b"), task())
+
+
+def named(name, value, **options):
+    return NamedReward(name=name, fn=lambda r, t: value, **options)
+
+
+def test_a_gate_that_is_closed_zeroes_what_it_guards():
+    rewards = (named("right", 0.0), named("style", 1.0, gate="right", weight=0.5))
+    shut = compose(rewards, [Score(value=0.0), Score(value=1.0)])
+    assert shut.total == 0.0 and shut.scores["style"].detail == "gated by right"
+    assert compose(rewards, [Score(value=1.0), Score(value=1.0)]).total == 1.5
+
+
+def test_infra_makes_the_total_unknown_and_not_applicable_leaves_the_sum():
+    rewards = (named("a", 1.0), named("b", 1.0))
+    assert compose(rewards, [Score(value=1.0), Score(value=None, outcome="infra")]).total is None
+    assert compose(rewards, [Score(value=1.0), Score(value=None, outcome="not_applicable")]).total == 1.0
+
+
+async def test_queue_time_is_not_scoring_time():
+    import time
+    from concurrent.futures import ThreadPoolExecutor
+
+    from strop.core.protocols import Domain
+    from strop.core.types import RolloutGroup, SamplingParams
+    from strop.environments.single_turn import SingleTurn
+    from strop.testing import ListSource
+
+    def slow(rollout, task):
+        time.sleep(0.02)
+        return 1.0
+
+    source = ListSource((task(),))
+    domain = Domain(
+        name="d",
+        tasks=source,
+        held_out=source,
+        environment=SingleTurn,
+        rewards=(NamedReward(name="accuracy", fn=slow, timeout_s=0.3),),
+        sampling=SamplingParams(max_tokens=1),
+    )
+    members = tuple(said("x", index=i) for i in range(100))  # 1 s of queue on two workers
+    group = RolloutGroup(ticket=0, attempt=0, task=task(), rollouts=members)
+    scored = await Scorer(threads=ThreadPoolExecutor(2)).group(group, domain)
+    assert [r.total for r in scored.rollouts] == [1.0] * 100
