@@ -69,8 +69,9 @@ def make_callable(component: Component, builtin: Mapping[str, str], where: str) 
     """A function with its params bound, or an instance of a class of callables made with them."""
     target = locate(component.use, builtin, where)
     if inspect.isclass(target):
-        return call(target, component.params, where)
-    bound: Callable[..., Any] = partial(target, **component.params) if component.params else target
+        made: Callable[..., Any] = call(target, component.params, where)
+        return made
+    bound: Callable[..., Any] = partial(target, **component.params)
     return bound
 
 

@@ -1,0 +1,55 @@
+"""The configuration reference, made from the schema: `python -m strop.config.describe > docs/configuration.md`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from strop.config import schema
+
+HEAD = """\
+# Configuration
+
+A recipe is one TOML file. An unknown key is an error that names the near one. Every key can be set on the command line,
+list items by name or number: `strop train RECIPE learner.learning_rate=1e-5 stages.rl.steps=50`. This page is made from
+`config/schema.py` by `python -m strop.config.describe`.
+"""
+
+
+def describe() -> str:
+    """The page as Markdown: a table of keys, types and defaults for each section."""
+    pages = [HEAD]
+    for section in vars(schema).values():
+        if inspect.isclass(section) and issubclass(section, schema.Section) and section is not schema.Section:
+            pages.append(_section(section))
+    return "\n".join(pages)
+
+
+def _section(section: type[BaseModel]) -> str:
+    lines = [f"## {section.__name__}", ""]
+    text = inspect.getdoc(section) if section.__doc__ else None
+    lines += [text, ""] if text else []
+    lines += ["| key | type | default |", "| --- | --- | --- |"]
+    for name, field in section.model_fields.items():
+        lines.append(f"| `{name}` | {_type(field.annotation)} | {_default(field.default)} |")
+    return "\n".join([*lines, ""])
+
+
+def _type(annotation: Any) -> str:
+    text = inspect.formatannotation(annotation)
+    for prefix in ("typing.", "strop.config.schema.", "collections.abc."):
+        text = text.replace(prefix, "")
+    return text.replace("|", "\\|")
+
+
+def _default(default: Any) -> str:
+    if default is PydanticUndefined:
+        return "required"
+    return "its defaults" if isinstance(default, BaseModel) else f"`{default!r}`"
+
+
+if __name__ == "__main__":
+    print(describe(), end="")
