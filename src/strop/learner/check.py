@@ -5,39 +5,62 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from strop.config.schema import LearnerConfig
 from strop.core.errors import DataError
 from strop.core.types import NOT_SAMPLED, TrainingSample
 from strop.learner.attention import use_trie_attention
-from strop.learner.forward import run_tries
+from strop.learner.forward import RunTries, run_apart, run_shared
 from strop.learner.policy import Policy
 from strop.learner.tries import build_tries
 
 TOLERANCE = 1e-3  # in logprob; models that do not fit differ by far more
+SHORTEST_PROBE = 24
+
+
+def choose_packing(policy: Policy, config: LearnerConfig) -> bool:
+    """Whether samples share prefixes; sets the policy's attention to match.
+
+    DataError when even separate sequences differ from what transformers says.
+    """
+    match config.packing:
+        case "separate":
+            return False
+        case "trie":
+            use_trie_attention(policy.plain)
+            return True
+        case "auto":
+            return fits_tries(policy)
 
 
 @torch.no_grad()
 def fits_tries(policy: Policy) -> bool:
-    """Whether a branching trie gives what separate sequences give; DataError when even those differ from the model.
+    """Whether a branching trie gives what separate sequences give; leaves trie attention on if so.
 
     State-space layers carry branches into each other, and a sliding window counts nodes instead of positions.
     """
-    was_training = policy.training
+    was_training, own_attention = policy.training, policy.plain.config._attn_implementation
     policy.eval()
     samples = _branching_samples(policy.plain.config.vocab_size, _probe_length(policy))
-    packed = _logprobs(policy, samples, share=True)
-    apart = _logprobs(policy, samples, share=False)
+    apart = _logprobs(policy, samples, run_apart, share=False)
     plain = [_plain_logprobs(policy, sample) for sample in samples]
-    policy.train(was_training)
-    if max(_distance(a, b) for a, b in zip(apart, plain, strict=True)) > TOLERANCE:
+    if _distance(apart, plain) > TOLERANCE:
         raise DataError(
-            "this model changes its hidden states or logits in a way the learner does not follow "
-            "(scaled or capped logits, or attention of its own); use another model"
+            "this model changes its logits after the head in a way the learner does not follow "
+            "(scaled or capped logits); use another model"
         )
-    return max(_distance(a, b) for a, b in zip(packed, apart, strict=True)) <= TOLERANCE
+    fits = _distance(_shared_logprobs(policy, samples), apart) <= TOLERANCE
+    if not fits:
+        policy.plain.set_attn_implementation(own_attention)
+    policy.train(was_training)
+    return fits
 
 
 def _probe_length(policy: Policy) -> int:
-    return min(24, policy.plain.config.max_position_embeddings)
+    """Longer than any window or chunk that the model's config speaks of, so that its limits show."""
+    config = policy.plain.config.to_dict()
+    limits = [v for k, v in config.items() if ("window" in k or "chunk" in k) and isinstance(v, int)]
+    longest = max([SHORTEST_PROBE, *(limit + SHORTEST_PROBE // 2 for limit in limits)])
+    return min(longest, config.get("max_position_embeddings") or longest)  # state-space models name no longest
 
 
 def _branching_samples(vocab_size: int, length: int) -> list[TrainingSample]:
@@ -54,24 +77,28 @@ def _branching_samples(vocab_size: int, length: int) -> list[TrainingSample]:
     ]
 
 
-def _logprobs(policy: Policy, samples: list[TrainingSample], *, share: bool) -> list[torch.Tensor]:
+def _logprobs(policy: Policy, samples: list[TrainingSample], run: RunTries, *, share: bool) -> list[torch.Tensor]:
     tries = build_tries(samples, max_nodes=1 << 30, share=share)
-    outputs = {}
-    for trie in tries:
-        outputs |= run_tries(policy, [trie], samples, chunk_tokens=1024)
+    outputs = run(policy, tries, samples, chunk_tokens=1024)
     return [outputs[number].logprobs for number in range(len(samples))]
 
 
+def _shared_logprobs(policy: Policy, samples: list[TrainingSample]) -> list[torch.Tensor]:
+    """NaN where the model cannot even be run on a trie: it lets no attention be set, or takes no tree mask."""
+    try:
+        use_trie_attention(policy.plain)
+        return _logprobs(policy, samples, run_shared, share=True)
+    except (ValueError, TypeError, RuntimeError):
+        return [torch.full((len(sample),), torch.nan, device=policy.plain.device) for sample in samples]
+
+
 def _plain_logprobs(policy: Policy, sample: TrainingSample) -> torch.Tensor:
-    """What transformers itself says, causal mask and all."""
-    device = policy.plain.device
-    ids = torch.from_numpy(sample.token_ids.astype(np.int64))[None].to(device)
-    policy.plain.set_attn_implementation("eager")
+    """What transformers itself says, head and all."""
+    ids = torch.from_numpy(sample.token_ids.astype(np.int64))[None].to(policy.plain.device)
     logits = policy.plain(input_ids=ids, use_cache=False).logits[0].float()
-    use_trie_attention(policy.plain)
     logprobs = torch.log_softmax(logits, -1)[:-1].gather(1, ids[0, 1:, None]).squeeze(1)
     return torch.cat([logprobs.new_zeros(1), logprobs])
 
 
-def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
-    return float((a.double() - b.double()).abs().max())
+def _distance(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
+    return float((torch.cat(ours).double() - torch.cat(theirs).double()).abs().max())

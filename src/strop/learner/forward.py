@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -13,10 +14,18 @@ from strop.learner.token_logprobs import SampleOutputs, gather_outputs
 from strop.learner.tries import Trie
 
 
-def run_tries(
+class RunTries(Protocol):
+    """Outputs of every sample in `tries`, by its number."""
+
+    def __call__(
+        self, policy: Policy, tries: Sequence[Trie], samples: Sequence[TrainingSample], *, chunk_tokens: int
+    ) -> dict[int, SampleOutputs]: ...
+
+
+def run_shared(
     policy: Policy, tries: Sequence[Trie], samples: Sequence[TrainingSample], *, chunk_tokens: int
 ) -> dict[int, SampleOutputs]:
-    """One forward pass over tries as rows of a batch, padded to the longest; padding sees itself only."""
+    """Tries as rows of a batch, padded to the longest; padding sees itself only. Needs trie attention."""
     longest = max(len(trie) for trie in tries)
     ids = np.zeros((len(tries), longest), np.int64)
     positions = np.zeros((len(tries), longest), np.int64)
@@ -27,4 +36,19 @@ def run_tries(
         seen[row, : len(trie), : len(trie)] = trie.seen()
     device = policy.plain.device
     hidden = policy.hidden(*(torch.from_numpy(array).to(device) for array in (ids, positions, seen[:, None])))
+    return gather_outputs(hidden, policy.head, tries, samples, chunk_tokens=chunk_tokens, value_head=policy.value_head)
+
+
+def run_apart(
+    policy: Policy, tries: Sequence[Trie], samples: Sequence[TrainingSample], *, chunk_tokens: int
+) -> dict[int, SampleOutputs]:
+    """Tries of one sample each, as plain right-padded sequences with the model's own attention."""
+    longest = max(len(trie) for trie in tries)
+    ids = np.zeros((len(tries), longest), np.int64)
+    real = np.zeros((len(tries), longest), np.int64)
+    for row, trie in enumerate(tries):
+        ids[row, : len(trie)] = trie.token_ids
+        real[row, : len(trie)] = 1
+    device = policy.plain.device
+    hidden = policy.hidden_apart(torch.from_numpy(ids).to(device), torch.from_numpy(real).to(device))
     return gather_outputs(hidden, policy.head, tries, samples, chunk_tokens=chunk_tokens, value_head=policy.value_head)

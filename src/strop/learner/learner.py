@@ -22,8 +22,8 @@ from strop.core.batch import Batch
 from strop.core.protocols import LossFn, LossInputs
 from strop.core.types import TokenOutputs, TrainingSample, Update
 from strop.learner import state
-from strop.learner.check import fits_tries
-from strop.learner.forward import run_tries
+from strop.learner.check import choose_packing
+from strop.learner.forward import run_apart, run_shared
 from strop.learner.optim import learning_rate, make_optimizer
 from strop.learner.plan import plan_micro_batches
 from strop.learner.policy import Policy, load_policy
@@ -57,8 +57,8 @@ class TorchLearner:
         self.num_skipped = 0
         self.optimizer = make_optimizer(policy.parameters(), config)
         self._version = start_version
+        self._share = choose_packing(policy, config)
         self._reference = policy.frozen_copy() if "reference" in needs and not policy.is_adapter else None
-        self._share = config.packing == "trie" or (config.packing == "auto" and fits_tries(policy))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="learner")
 
     @property
@@ -164,12 +164,14 @@ class TorchLearner:
     @torch.no_grad()
     def _forward(self, samples: Sequence[TrainingSample], needs: Sequence[str]) -> dict[str, list[TokenOutputs]]:
         found: dict[str, list[TokenOutputs]] = {}
+        self.policy.eval()  # no dropout: these are what the update is compared with
         if "old" in needs or "value" in needs:
             own = self._all_outputs(self.policy, samples)
             found |= {need: own for need in ("old", "value") if need in needs}
         if "reference" in needs:
             with self.policy.reference():
                 found["reference"] = self._all_outputs(self._reference or self.policy, samples)
+        self.policy.train()
         return found
 
     def _all_outputs(self, policy: Policy, samples: Sequence[TrainingSample]) -> list[TokenOutputs]:
@@ -186,8 +188,9 @@ class TorchLearner:
     def _outputs(
         self, policy: Policy, tries: Sequence[Trie], samples: Sequence[TrainingSample]
     ) -> dict[int, SampleOutputs]:
+        run = run_shared if self._share else run_apart
         with self._precision():
-            return run_tries(policy, tries, samples, chunk_tokens=self.config.logits_chunk_tokens)
+            return run(policy, tries, samples, chunk_tokens=self.config.logits_chunk_tokens)
 
     def _precision(self) -> Any:
         if self.config.dtype == "bfloat16":

@@ -1,4 +1,4 @@
-"""The trained model behind one face: plain weights or a LoRA adapter, trie attention, hidden states and head."""
+"""The trained model behind one face: plain weights or a LoRA adapter, hidden states and head."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from strop.config.schema import LearnerConfig, LoraConfig
 from strop.core.errors import ConfigError, DataError
-from strop.learner.attention import use_trie_attention
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -37,7 +36,6 @@ class Policy(nn.Module):
 
     def __init__(self, model: PreTrainedModel, source: Path | None, lora: LoraConfig | None, value_head: bool) -> None:
         super().__init__()
-        use_trie_attention(model)
         self.source = source
         self.is_adapter = lora is not None
         self.model: PreTrainedModel | PeftModel = model if lora is None else _with_lora(model, lora)
@@ -56,6 +54,11 @@ class Policy(nn.Module):
         """Last hidden states [R, N, H] of `ids` and `positions` [R, N] where `seen` [R, 1, N, N] is attended to."""
         body = self.plain.get_decoder()
         return body(input_ids=ids, position_ids=positions, attention_mask=seen, use_cache=False).last_hidden_state
+
+    def hidden_apart(self, ids: Tensor, real: Tensor) -> Tensor:
+        """Last hidden states [R, N, H] of plain right-padded sequences; `real` [R, N] is 1 where not padded."""
+        body = self.plain.get_decoder()
+        return body(input_ids=ids, attention_mask=real, use_cache=False).last_hidden_state
 
     def head(self, hidden: Tensor) -> Tensor:
         """Logits [..., V] of hidden states."""

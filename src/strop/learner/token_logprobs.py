@@ -7,19 +7,17 @@ Shapes: R rows (tries), N nodes, H width, V vocabulary, Q distinct predicting st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from strop.core.types import TrainingSample
+from strop.learner.asked_logprobs import Asked, Head, asked_logprobs
 from strop.learner.tries import Trie
-
-Head = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -57,14 +55,13 @@ def gather_outputs(
     queries, answers = _queries(tries, samples)
     logprobs = torch.zeros(1, dtype=_wide(hidden), device=hidden.device)
     entropy = logprobs
-    states = None
+    rows = torch.tensor([q.state for q in queries], dtype=torch.long, device=hidden.device).reshape(-1, 2)
+    states = hidden[rows[:, 0], rows[:, 1]]
     if queries:
-        rows = torch.tensor([q.state for q in queries], device=hidden.device)
-        states = hidden[rows[:, 0], rows[:, 1]]
         parts = [_chunk(states, head, queries, start, chunk_tokens) for start in range(0, len(queries), chunk_tokens)]
         logprobs = torch.cat([logprobs, *(part[0] for part in parts)])
         entropy = torch.cat([entropy, *(part[1] for part in parts)])
-    values = value_head(states).squeeze(-1) if value_head is not None and states is not None else None
+    values = None if value_head is None else _values(states, value_head)
     flat = np.cumsum([0, *(len(q.tokens) for q in queries)])
     outputs = {}
     for number, (query_of, place_of) in answers.items():
@@ -74,7 +71,7 @@ def gather_outputs(
         outputs[number] = SampleOutputs(
             logprobs=logprobs[pair],
             entropy=entropy[own],
-            values=None if values is None else torch.cat([values.new_zeros(1), values])[own],
+            values=None if values is None else values[own],
         )
     return outputs
 
@@ -113,35 +110,24 @@ def _chunk(states: Tensor, head: Head, queries: Sequence[_Query], start: int, si
     """Logprobs of all asked tokens of queries `start` to `start + size`, and the entropy of each query."""
     part = queries[start : start + size]
     device = states.device
-    temperature = torch.tensor([q.temperature for q in part], dtype=_wide(states), device=device)
-    owner = torch.tensor([i for i, q in enumerate(part) for _ in q.tokens], device=device)
-    token = torch.tensor([t for q in part for t in q.tokens], device=device)
-    cut = [
-        (i, torch.from_numpy(q.support.astype(np.int64)).to(device))
-        for i, q in enumerate(part)
-        if q.support is not None
-    ]
+    asked = Asked(
+        owner=torch.tensor([i for i, q in enumerate(part) for _ in q.tokens], device=device),
+        token=torch.tensor([t for q in part for t in q.tokens], device=device),
+        temperature=torch.tensor([q.temperature for q in part], dtype=_wide(states), device=device)[:, None],
+        support={
+            i: torch.from_numpy(q.support.astype(np.int64)).to(device)
+            for i, q in enumerate(part)
+            if q.support is not None
+        },
+    )
+    return asked_logprobs(states[start : start + size], head, asked)
 
-    def compute(chunk: Tensor) -> tuple[Tensor, Tensor]:
-        logits = head(chunk).to(temperature.dtype) / temperature[:, None]
-        if cut:
-            keep = torch.zeros_like(logits, dtype=torch.bool)
-            keep[[i for i, _ in enumerate(part) if part[i].support is None]] = True
-            for i, ids in cut:
-                keep[i, ids] = True
-            logits = logits.masked_fill(~keep, float("-inf"))
-        normaliser = torch.logsumexp(logits, dim=-1)
-        logprobs = logits[owner, token] - normaliser[owner]
-        with torch.no_grad():
-            plain = logits.detach()
-            probabilities = (plain - normaliser.detach()[:, None]).exp_()
-            entropy = normaliser.detach() - (probabilities * plain.clamp_min(-1e30)).sum(-1)
-        return logprobs, entropy
 
-    chunk = states[start : start + size]
-    if torch.is_grad_enabled():
-        return checkpoint(compute, chunk, use_reentrant=False)
-    return compute(chunk)
+def _values(states: Tensor, value_head: Head) -> Tensor:
+    """A zero, for tokens not trained on, and the value of every state: always in full precision."""
+    with torch.autocast(states.device.type, enabled=False):
+        values = value_head(states.to(_wide(states))).squeeze(-1)
+    return torch.cat([values.new_zeros(1), values])
 
 
 def _wide(tensor: Tensor) -> torch.dtype:
