@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_WAIT_POLICY = PASSIVE
 
-.PHONY: setup model demo test check bench clean
+.PHONY: setup model demo test check clean
 
 setup: $(VENV)/.done
 
@@ -22,8 +22,8 @@ demo: model
 	$(BIN)/strop train recipes/quickstart
 
 check: setup
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
