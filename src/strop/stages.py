@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
+import logging
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from transformers.utils import logging
+from transformers.utils import logging as transformers_logging
 
 from strop import build
 from strop.config.schema import RunConfig, StageConfig
@@ -32,6 +35,10 @@ from strop.scheduler.cadence import is_due
 from strop.storage.checkpoints import CheckpointFolder
 from strop.storage.records import MetricsLog, RunFolder, cut_rollouts, write_rollouts
 from strop.train import train
+
+log_to = logging.getLogger(__name__)
+
+MANY_TRUNCATED = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +193,8 @@ async def _run_rl(
         write_rollouts(place / "rollouts", step, found, stage=stage.title, run=run_id)
         log.append(step, metrics)
         shop.sinks.step(stage.title, step, stage.steps, metrics)
+        for remark in _remarks(step, groups, metrics):
+            log_to.warning(remark)
 
     run = build.build_run(
         shop.config,
@@ -197,7 +206,7 @@ async def _run_rl(
         renderer=shop.renderer,
         progress=progress,
         record=record,
-        due=_saving(stage, learner, checkpoints),
+        due=_due(shop, stage, learner, checkpoints),
     )
     await train(run)
     return learner
@@ -211,11 +220,44 @@ def _saving(stage: StageConfig, learner: Learner, checkpoints: CheckpointFolder)
     return due
 
 
+def _due(shop: Workshop, stage: StageConfig, learner: Learner, checkpoints: CheckpointFolder) -> Callable[..., Any]:
+    """Saving, and the evaluations within the stage that `evaluation.every_steps` asks for."""
+    save = _saving(stage, learner, checkpoints)
+
+    async def due(step: int, state: Mapping[str, JSON]) -> None:
+        await save(step, state)
+        every = shop.config.evaluation.every_steps
+        if step < stage.steps and is_due(step, every, stage.steps):
+            await shop.report(f"{stage.title}-step-{step}", learner)
+
+    return due
+
+
+def _remarks(step: int, groups: StepGroups, metrics: Mapping[str, float]) -> list[str]:
+    """What a user should hear of a step at once, instead of finding it in a curve hours later."""
+    remarks = []
+    if metrics["truncated_share"] > MANY_TRUNCATED and step == groups.step == 1:
+        share = 100 * metrics["truncated_share"]
+        remarks.append(f"step 1: {share:.0f}% of the rollouts were cut off; raise sampling.max_tokens")
+    if not groups.groups:
+        reasons = Counter(finished.drop_reason for finished in groups.finished)
+        reason, count = reasons.most_common(1)[0]
+        remarks.append(f"step {step}: nothing to train on, {count} of {len(groups.finished)} groups dropped: {reason}")
+    return remarks
+
+
+def name_of(code: Any) -> str:
+    """How a function given in Python stands in the run's configuration, the same in every process."""
+    if inspect.isroutine(code) or inspect.isclass(code):
+        return f"{code.__module__}:{code.__qualname__}"
+    return type(code).__qualname__
+
+
 async def start_run(config: RunConfig, *, resume: Path | None = None, quiet: bool = False) -> RunResult:
     """`strop train`: run a recipe in a new folder, or go on in an old one, and say what came of it."""
-    logging.disable_progress_bar()
+    transformers_logging.disable_progress_bar()
     console = Console(quiet=quiet)
-    content = config.model_dump(mode="json", fallback=str)
+    content = config.model_dump(mode="json", fallback=name_of)
     folder = RunFolder.open(resume, content) if resume is not None else None
     folder = folder or RunFolder.create(Path(config.output), config.name, content)
     console.print(f"run folder {folder.path}")

@@ -14,7 +14,7 @@ import strop.rewards
 from strop.config.load import parse_config
 from strop.core.errors import ConfigError
 from strop.observability.sinks import Sinks
-from strop.stages import run_recipe
+from strop.stages import name_of, run_recipe
 from strop.storage.records import RunFolder, read_rollouts
 
 TIMES = ("time/",)
@@ -50,7 +50,7 @@ def recipe(model: Path, output: Path, **changes) -> dict:
 
 def run(content: dict, folder: Path | None = None) -> Path:
     config = parse_config(content, "test")
-    dumped = config.model_dump(mode="json", fallback=str)
+    dumped = config.model_dump(mode="json", fallback=name_of)
     place = RunFolder.open(folder, dumped) if folder else RunFolder.create(Path(config.output), config.name, dumped)
     asyncio.run(asyncio.wait_for(run_recipe(config, place, Sinks()), 120))
     return place.path
@@ -225,3 +225,20 @@ def test_a_trl_reward_is_used_as_it_is(tiny_model, tmp_path):
     )
     rows = read_rollouts(result.folder / "1-rl" / "rollouts")
     assert {row["scores"]["long_enough"]["value"] for row in rows} <= {0.0, 1.0}
+
+
+def test_what_a_user_must_hear_is_said_at_once(tiny_model, tmp_path, caplog):
+    content = recipe(tiny_model, tmp_path)
+    content["rewards"] = [{"name": "accuracy", "use": never}]
+    content["evaluation"] = {"num_tasks": 1, "every_steps": 1}
+    content["stages"] = [
+        {"stage": "rl", "steps": 2, "groups_per_step": 2, "group_size": 2, "max_replacements": 3},
+    ]
+    folder = run(content)
+    assert "were cut off; raise sampling.max_tokens" in caplog.text
+    assert "step 1: nothing to train on, 5 of 5 groups dropped: no signal" in caplog.text
+    assert sorted(f.stem for f in (folder / "evaluations").glob("*.json")) == ["base", "rl", "rl-step-1"]
+
+
+def never(rollout, task):
+    return 0.0

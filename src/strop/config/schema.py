@@ -27,7 +27,6 @@ class ModelConfig(Section):
     """`path` is a folder, a hub id, or a model that `strop model get` knows."""
 
     path: str
-    dtype: Dtype = "float32"
     chat_template: str | None = None
     max_context: int | None = Field(None, gt=0)
 
@@ -125,6 +124,8 @@ class AlgorithmConfig(Section):
 
 
 class EvaluationConfig(Section):
+    """The base model and every stage's result are evaluated; `every_steps` adds evaluations within RL stages."""
+
     every_steps: int = Field(0, ge=0)
     num_tasks: int = Field(64, gt=0)
     num_samples: int = Field(1, gt=0)
@@ -158,7 +159,6 @@ class StageConfig(Section):
     data: Component | None = None
     domains: tuple[str, ...] | None = None
     save: SaveConfig = SaveConfig()
-    evaluation: EvaluationConfig | None = None
 
     @property
     def title(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from random import Random
 
 from strop.core.errors import ConfigError
@@ -40,9 +41,8 @@ class StaticMixture:
         number, turn = self._plan[ticket]
         domain = self.domains[number]
         epoch, place = divmod(turn, len(domain.tasks))
-        order = list(range(len(domain.tasks)))
-        Random(derive_seed(self.seed, "tasks", domain.name, epoch)).shuffle(order)
-        return domain.tasks[order[place]]
+        seed = derive_seed(self.seed, "tasks", domain.name, epoch)
+        return domain.tasks[_shuffled(seed, len(domain.tasks))[place]]
 
     def observe(self, state: Mapping[str, JSON], group: RolloutGroup) -> Mapping[str, JSON]:
         observed = dict(state["observed"])
@@ -57,3 +57,10 @@ class StaticMixture:
         chosen = min(eligible, key=lambda n: ((self._counts[n] + 1) / shares[n], n))
         self._plan.append((chosen, self._counts[chosen]))
         self._counts[chosen] += 1
+
+
+@lru_cache(maxsize=1024)  # an epoch is walked ticket by ticket, and a large domain is not to be shuffled for each
+def _shuffled(seed: int, count: int) -> tuple[int, ...]:
+    order = list(range(count))
+    Random(seed).shuffle(order)
+    return tuple(order)

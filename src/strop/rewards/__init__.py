@@ -2,11 +2,13 @@
 
 from strop.rewards.extract import extract_answer
 from strop.rewards.from_trl import from_trl
+from strop.rewards.reasoning_gym import ReasoningGymScore
 from strop.rewards.rules import (
     ExactMatch,
     FewGuesses,
     FoundNumber,
     HasAnswer,
+    LengthPenalty,
     RandomReward,
     SoftOverlong,
     ThinkFormat,
@@ -17,7 +19,9 @@ __all__ = [
     "FewGuesses",
     "FoundNumber",
     "HasAnswer",
+    "LengthPenalty",
     "RandomReward",
+    "ReasoningGymScore",
     "SoftOverlong",
     "ThinkFormat",
     "extract_answer",

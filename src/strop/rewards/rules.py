@@ -14,6 +14,8 @@ from strop.rewards.extract import extract_answer, same_answer
 class ExactMatch:
     """1 when the extracted answer equals the task's reference (or one of them, where it is a list), else 0."""
 
+    case_sensitive: bool = False
+
     def __call__(self, rollout: Rollout, task: Task) -> Score:
         wanted = task.reference if isinstance(task.reference, (list, tuple)) else [task.reference]
         if not wanted or any(w is None or not str(w).strip() for w in wanted):
@@ -21,7 +23,8 @@ class ExactMatch:
         answer = extract_answer(rollout.text)
         if answer.text is None:
             return Score(value=0.0, detail=answer.reason)
-        return Score(value=float(any(same_answer(answer.text, str(w)) for w in wanted)), detail=answer.text[:200])
+        right = any(same_answer(answer.text, str(w), self.case_sensitive) for w in wanted)
+        return Score(value=float(right), detail=answer.text[:200])
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,20 @@ class SoftOverlong:
     def __call__(self, rollout: Rollout, task: Task) -> float:
         over = rollout.num_tokens - (self.max_tokens - self.buffer)
         return -min(1.0, max(0.0, over / self.buffer))
+
+
+@dataclass(frozen=True)
+class LengthPenalty:
+    """Minus the share of `max_tokens` that was written, at least -1. Gate it, or short wrong answers earn."""
+
+    max_tokens: int
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, got {self.max_tokens}")
+
+    def __call__(self, rollout: Rollout, task: Task) -> float:
+        return -min(1.0, rollout.num_tokens / self.max_tokens)
 
 
 @dataclass(frozen=True)

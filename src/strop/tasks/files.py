@@ -74,7 +74,7 @@ def read_rows(path: str, dataset_split: str = "train") -> Iterator[tuple[str, Ma
 
 
 def _json_lines(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    with file.open(encoding="utf-8") as stream:
+    with file.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             if not line.strip():
                 continue
@@ -82,7 +82,7 @@ def _json_lines(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             try:
                 row = json.loads(line)
             except ValueError as error:
-                raise DataError(f"{where}: not valid JSON: {error}") from error
+                raise DataError(f"{where}: not valid JSON, one object a line: {error}") from error
             if not isinstance(row, dict):
                 raise DataError(f"{where}: must be one JSON object a line, got {type(row).__name__}")
             yield where, row

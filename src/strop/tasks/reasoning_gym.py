@@ -70,7 +70,7 @@ class ReasoningGym:
         question, answer = item["question"], item["answer"]
         data: dict[str, Any] = {"generator": self.generator, "item": item}
         if answer is not None:
-            data["response"] = f"Answer: {answer}"
+            data["response"] = f"Answer: {' '.join(str(answer).split())}"  # grids too: an answer is one line
         return Task(
             id=f"{self.generator}-{blake2b(question.encode(), digest_size=8).hexdigest()}",
             domain=self.domain,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, get_args
 
 from strop.core.errors import DataError
-from strop.core.types import Message, Task
+from strop.core.types import Message, Role, Task
 
 PROMPTS = ("prompt", "question", "problem", "instruction", "input")
 REFERENCES = ("answer", "solution", "reference", "ground_truth", "target", "output")
@@ -57,11 +57,20 @@ def _messages(value: Any, where: str) -> list[Message]:
     if isinstance(value, str) and value.strip():
         return [Message(role="user", content=value)]
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
-        try:
-            return [Message(role=m["role"], content=m["content"] or "") for m in value]
-        except (TypeError, KeyError) as error:
-            raise DataError(f"{where}: a message needs role and content") from error
+        return [_message(entry, where) for entry in value]
     raise DataError(f"{where}: must be text or a list of messages, and not empty")
+
+
+def _message(entry: Any, where: str) -> Message:
+    try:
+        role, content = entry["role"], entry["content"] or ""
+    except (TypeError, KeyError) as error:
+        raise DataError(f"{where}: a message needs role and content") from error
+    if role not in get_args(Role):
+        raise DataError(f"{where}: role {role!r} must be one of {', '.join(get_args(Role))}")
+    if not isinstance(content, str):
+        raise DataError(f"{where}: a message's content must be text, got {type(content).__name__}")
+    return Message(role=role, content=content)
 
 
 def _text(value: Any, where: str) -> str:
