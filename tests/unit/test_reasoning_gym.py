@@ -3,8 +3,9 @@
 import pytest
 from making import completion
 
+from strop.config.resolve import REWARDS, locate
 from strop.core.types import Message, Rollout, Turn
-from strop.rewards.reasoning_gym import ReasoningGymScore
+from strop.rewards import ReasoningGymScore
 
 gym = pytest.importorskip("reasoning_gym")
 
@@ -30,8 +31,8 @@ def test_gold_scores_one_and_junk_does_not(name):
     source = ReasoningGym(name, "d", size=2)
     task, score = source[0], ReasoningGymScore()
     assert (task.reference is None) == (name in BY_FUNCTION)
-    if task.reference is not None and "\n" not in str(task.reference):
-        assert score(said(f"Answer: {task.reference}"), task).value == 1.0
+    if task.reference is not None:
+        assert score(said(task.data["response"]), task).value == 1.0
     for junk in JUNK:
         value = score(said(junk), task).value
         assert value == 0.0 or junk.removeprefix("Answer: ") == str(task.reference)
@@ -46,3 +47,7 @@ def test_levels_get_harder_and_invalid_ones_clamp():
 def test_held_out_items_are_others():
     train, held = (ReasoningGym("count_bits", "d", split=s, size=60) for s in ("train", "held_out"))
     assert not {train[i].id for i in range(len(train))} & {held[i].id for i in range(len(held))}
+
+
+def test_recipes_find_the_scorer_by_its_name():
+    assert locate("reasoning_gym", REWARDS, "domain 'd'") is ReasoningGymScore

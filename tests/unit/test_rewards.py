@@ -1,4 +1,6 @@
 import asyncio
+import time
+from dataclasses import replace
 
 import pytest
 from making import completion
@@ -11,6 +13,7 @@ from strop.rewards import (
     FewGuesses,
     FoundNumber,
     HasAnswer,
+    LengthPenalty,
     RandomReward,
     SoftOverlong,
     ThinkFormat,
@@ -51,6 +54,9 @@ def task(reference=None, **data):
         ("42", None),
         ("", None),
         ("Answer:", None),
+        ("Answer: 42\nAnswer: 42.0", "42.0"),
+        ("**Answer**:\n\n**42**", "42"),
+        ("\\boxed{\\frac{\\sqrt{2}}{x_{y_{1}}}}", "\\frac{\\sqrt{2}}{x_{y_{1}}}"),
     ],
 )
 def test_one_extraction_rule(text, answer):
@@ -73,10 +79,30 @@ def test_one_extraction_rule(text, answer):
         ("inf", "1e999", False),
         ("-3", "3", False),
         ("1 or 2", "1", False),
+        ("0.00001", "1e-05", True),
+        ("12345678901234567", "12345678901234568", False),
+        ("9" * 400, "8" * 400, False),
+        ("$", "`", False),
+        ("$", "$", True),
     ],
 )
 def test_equality_is_of_the_whole_answer(given, wanted, same):
     assert same_answer(given, wanted) is same
+
+
+def test_case_counts_when_asked_for():
+    assert ExactMatch()(said("Answer: ann"), task("ANN")).value == 1.0
+    assert ExactMatch(case_sensitive=True)(said("Answer: ann"), task("ANN")).value == 0.0
+
+
+@pytest.mark.parametrize(
+    "piece", [" ", "\n", "-", "*", " *", "Answer: ", "Answer:\n", "\\boxed{", "{a}", "\\boxed{{a}"]
+)
+def test_extraction_is_linear_in_what_the_policy_writes(piece):
+    for text in (piece * 20_000, f"Answer:{piece * 20_000}x"):
+        started = time.perf_counter()
+        ExactMatch()(said(text), task("5"))
+        assert time.perf_counter() - started < 2.0
 
 
 def test_one_score_for_each_answer():
@@ -116,6 +142,11 @@ def test_think_format(text, prefilled, value):
 @pytest.mark.parametrize(("length", "value"), [(1, 0.0), (8, 0.0), (9, -0.5), (10, -1.0), (15, -1.0)])
 def test_soft_overlong_is_linear_in_its_buffer(length, value):
     assert SoftOverlong(max_tokens=10, buffer=2)(said("x", length=length), task()) == value
+
+
+def test_length_penalty_is_the_share_of_the_budget():
+    fn = LengthPenalty(max_tokens=10)
+    assert [fn(said("x", length=n), task()) for n in (1, 5, 10, 20)] == [-0.1, -0.5, -1.0, -1.0]
 
 
 def test_random_reward_repeats_and_is_fair():
@@ -167,6 +198,20 @@ def test_a_trl_function_gets_conversations_and_columns():
     assert seen == {"prompts": [[{"role": "user", "content": "q"}]] * 2, "answer": ["5", "5"], "level": [2, 2]}
 
 
+def test_a_trl_function_sees_every_turn_and_a_task_column_cannot_hide_the_completions():
+    (turn,) = said("Answer: 3").turns
+    hint = Message(role="user", content="Higher")
+    game = replace(said("x"), turns=(replace(turn, replies=(hint,)), turn))
+    empty = replace(game, turns=(), index=1)
+
+    def fn(completions, completion_ids, **rest):
+        assert [m["role"] for m in completions[0]] == ["assistant", "user", "assistant"]
+        assert len(completion_ids[0]) == 6 and completions[1] == completion_ids[1] == []
+        return [1.0, None]
+
+    assert from_trl(fn)([game, empty], task("5", completions="mine")) == [1.0, None]
+
+
 def test_an_async_trl_function_is_awaited_and_a_short_list_refused():
     async def later(prompts, completions, **rest):
         await asyncio.sleep(0)
@@ -195,7 +240,6 @@ def test_infra_makes_the_total_unknown_and_not_applicable_leaves_the_sum():
 
 
 async def test_queue_time_is_not_scoring_time():
-    import time
     from concurrent.futures import ThreadPoolExecutor
 
     from strop.core.protocols import Domain

@@ -2,6 +2,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,6 +44,10 @@ def numbers(text):
     return [int(n) for n in re.findall(r"\d+", text.split(" Reply")[0])]
 
 
+def points(question):
+    return {name: int(value) for name, value in re.findall(r"(\w+) (\d+)[;.]", question)}
+
+
 RECOMPUTED = {
     "sum": lambda n, q: n[0] + n[1],
     "difference": lambda n, q: n[0] - n[1],
@@ -53,6 +58,14 @@ RECOMPUTED = {
     "largest": lambda n, q: max(n),
     "missing_number": lambda n, q: n[1] - n[0],
     "digit_sum": lambda n, q: sum(int(d) for d in str(n[0])),
+    "common_divisor": lambda n, q: max(d for d in range(1, min(n) + 1) if n[0] % d == n[1] % d == 0),
+    "brackets": lambda n, q: eval(q.split("What is ")[1].split("?")[0]),
+    "count_letter": lambda n, q: q.split(": ")[1].split("?")[0].split().count(q.split()[3]),
+    "table_difference": lambda n, q: (lambda more, less: points(q)[more] - points(q)[less])(
+        *re.search(r"has (\w+) than (\w+)", q).groups()
+    ),
+    "table_count": lambda n, q: sum(v > n[-1] for v in points(q).values()),
+    "table_lookup": lambda n, q: points(q)[re.search(r"has (\w+)", q)[1]],
 }
 
 
@@ -61,6 +74,26 @@ def test_answers_are_right(name):
     for task in iterate(Generated(name, "d", level=2, size=100)):
         question = task.prompt[0].content
         assert int(task.reference) == RECOMPUTED[name](numbers(question), question)
+
+
+WORDED = {
+    "truth": lambda q: str(eval(q.split("is: ")[1].split("?")[0].title().replace("And", "and").replace("Or", "or")
+                                .replace("Not", "not"))).lower(),
+    "parity": lambda q: "odd" if eval(q.split("Is ")[1].split(" even")[0]) % 2 else "even",
+    "comparison": lambda q: (lambda left, right: "yes" if eval(left) > int(right) else "no")(
+        *re.search(r"Is (.*) greater than (\d+)", q).groups()
+    ),
+    "table_best": lambda q: max(points(q), key=points(q).get),
+    "first_in_alphabet": lambda q: sorted(re.findall(r"\w+", q.split(": ")[1].split("?")[0]))[0],
+    "reverse_words": lambda q: " ".join(q.split(": ")[1].split(" Reply")[0].split()[::-1]),
+    "sort_letters": lambda q: " ".join(sorted(q.split(": ")[1].split(" Reply")[0].split())),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(WORDED))
+def test_worded_answers_are_right(name):
+    for task in iterate(Generated(name, "d", level=3, size=100)):
+        assert task.reference == WORDED[name](task.prompt[0].content), task.prompt[0].content
 
 
 def test_generators_repeat_in_another_process():
@@ -122,6 +155,35 @@ def test_named_columns_must_be_there():
         task_of({"q": "hi", "a": "4"}, domain="d", where="row 1", prompt="q", reference="b")
 
 
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ({"role": "human", "content": "hi"}, "role 'human' must be one of system, user, assistant, tool"),
+        ({"role": "user", "content": [{"text": "hi"}]}, "content must be text, got list"),
+        ({"content": "hi"}, "a message needs role and content"),
+    ],
+)
+def test_messages_of_another_form_are_refused(message, words):
+    with pytest.raises(DataError, match=f"row 1, column prompt: .*{words}"):
+        task_of({"prompt": [message]}, domain="d", where="row 1")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "holds no row"),
+        (b'{"prompt": "a"}\n{"prompt": \n', "line 2: not valid JSON, one object a line"),
+        (b'{"prompt": "a"}\n{"prompt": "\xff"}\n', "line 2: not valid JSON"),
+        (b"[1]\n", "line 1: must be one JSON object a line, got list"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path, content, words):
+    (tmp_path / "a.jsonl").write_bytes(content)
+    with pytest.raises(DataError, match=words) as caught:
+        Files(str(tmp_path / "a.jsonl"), "d")
+    assert "\n" not in str(caught.value)
+
+
 def test_a_handful_of_rows_in_memory_has_both_splits():
     train, held = (InMemory(rows(2), "d", split=s) for s in ("train", "held_out"))
     assert len(train) == len(held) == 1 and train[0].id != held[0].id
@@ -164,6 +226,13 @@ def test_a_small_domain_is_reshuffled_and_tickets_repeat():
     again = StaticMixture([domain("small", 10, 1.0)], seed=1)
     assert [again.assign(again.start(), t).id for t in reversed(range(30))] == ids[::-1]
     assert [StaticMixture([domain("small", 10, 1.0)], seed=2).assign({}, t).id for t in range(10)] != ids[:10]
+
+
+def test_a_large_domain_is_shuffled_once_an_epoch():
+    mixture = StaticMixture([domain("large", 60_000, 1.0)], seed=1)
+    started = time.perf_counter()
+    assert len({mixture.assign({}, ticket).id for ticket in range(200)}) == 200
+    assert time.perf_counter() - started < 2.0  # one shuffle takes a twentieth of a second
 
 
 def test_the_mixture_counts_what_it_observes():

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
+from typing import cast
 
 from strop.core.errors import ConfigError
 from strop.core.protocols import Domain
@@ -45,9 +46,9 @@ class StaticMixture:
         return domain.tasks[_shuffled(seed, len(domain.tasks))[place]]
 
     def observe(self, state: Mapping[str, JSON], group: RolloutGroup) -> Mapping[str, JSON]:
-        observed = dict(state["observed"])
-        observed[group.task.domain] += 1
-        return {"observed": observed}
+        observed = cast(Mapping[str, int], state["observed"])
+        name = group.task.domain
+        return {"observed": {**observed, name: observed[name] + 1}}
 
     def _extend(self) -> None:
         ticket = len(self._plan)
