@@ -119,6 +119,12 @@ def test_entropy_is_that_of_the_sampled_distribution():
     assert outputs[2].entropy[4].abs() < 1e-12  # one kept id leaves nothing open
 
 
+async def test_a_token_outside_its_support_is_refused():
+    sample = make_sample([1, 2, 3], [0, 0, 1], support=(None, None, np.array([4, 5], np.int32)))
+    with pytest.raises(DataError, match="token 2 is not in its support"):
+        await make_learner(reinforce, packing="trie").forward([sample], ["old"])
+
+
 @pytest.mark.parametrize("loss, needs", [(reinforce, ()), (with_values, ("value",))])
 async def test_micro_batches_order_and_packing_leave_the_gradient_alone(loss, needs):
     samples = [*group(), *multi_turn(), *tree(), *group(seed=9, ticket=3)]

@@ -49,7 +49,7 @@ class TorchLearner:
         needs: Sequence[str] = (),
         start_version: int = 0,
     ) -> None:
-        self.policy = policy.train()
+        self.policy = policy
         self.config = config
         self.loss = loss
         self.total_updates = total_updates
@@ -93,6 +93,7 @@ class TorchLearner:
 
     def _update(self, batch: Batch) -> Update:
         started_s = time.monotonic()
+        self.policy.train()
         rate = learning_rate(self.num_updates, self.config, self.total_updates)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -171,7 +172,6 @@ class TorchLearner:
         if "reference" in needs:
             with self.policy.reference():
                 found["reference"] = self._all_outputs(self._reference or self.policy, samples)
-        self.policy.train()
         return found
 
     def _all_outputs(self, policy: Policy, samples: Sequence[TrainingSample]) -> list[TokenOutputs]:

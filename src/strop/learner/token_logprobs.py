@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from strop.core.errors import DataError
 from strop.core.types import TrainingSample
 from strop.learner.asked_logprobs import Asked, Head, asked_logprobs
 from strop.learner.tries import Trie
@@ -98,6 +99,10 @@ def _queries(
                     places.append({})
                 found = known[key]
                 token = int(sample.token_ids[t])
+                if kept is not None and token not in kept:
+                    raise DataError(
+                        f"sample {number}: token {t} is not in its support; give the support it was drawn from"
+                    )
                 if token not in places[found]:
                     places[found][token] = len(queries[found].tokens)
                     queries[found].tokens.append(token)
