@@ -27,6 +27,7 @@ REWARDS: Mapping[str, str] = {
     "has_answer": "strop.rewards:HasAnswer",
     "think_format": "strop.rewards:ThinkFormat",
     "soft_overlong": "strop.rewards:SoftOverlong",
+    "length_penalty": "strop.rewards:LengthPenalty",
     "random": "strop.rewards:RandomReward",
     "found_number": "strop.rewards:FoundNumber",
     "few_guesses": "strop.rewards:FewGuesses",
