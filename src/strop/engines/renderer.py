@@ -19,6 +19,7 @@ from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBas
 from strop.core.errors import DataError
 from strop.core.types import NOT_SAMPLED, Completion, IntArray, Message, Tool, ToolCall, TrainingSample
 
+PROBE = "what the assistant says"
 TOOL_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 
 
@@ -40,7 +41,8 @@ class ChatRenderer:
             tokenizer.chat_template = chat_template
         if not tokenizer.chat_template:
             raise DataError(f"{folder}: the tokenizer has no chat template; set model.chat_template in the recipe")
-        return cls(tokenizer, _end_ids(folder, tokenizer))
+        renderer = cls(tokenizer, _end_ids(folder, tokenizer))
+        return cls(tokenizer, renderer.end_ids | renderer._template_end())
 
     def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> IntArray:
         """Ids of the conversation up to where the assistant begins to write."""
@@ -59,6 +61,10 @@ class ChatRenderer:
         if not whole.startswith(closed):
             return self._encode(whole), False
         end = self._end_text(closed)
+        if not end:  # then what the message itself ends with was stripped too, and `ids` hold it
+            said = messages[-1].content
+            blank = said[len(said.rstrip()) :]
+            closed += blank if whole[len(closed) :].startswith(blank) else ""
         rest = whole[len(closed) - len(end) :]
         if int(ids[-1]) in self.end_ids:
             rest = rest[len(end) :]
@@ -114,6 +120,13 @@ class ChatRenderer:
             )
         except TemplateError as error:
             raise DataError(f"the chat template refuses this conversation: {error}") from error
+
+    def _template_end(self) -> frozenset[int]:
+        """The special token, if any, that the template ends an assistant turn with; it may be none of the model's."""
+        turn = [Message(role="user", content="a"), Message(role="assistant", content=PROBE)]
+        ids = self._encode(self._render(turn, (), prompt=False).rpartition(PROBE)[2].strip()).tolist()
+        special = self.tokenizer.added_tokens_decoder
+        return frozenset(ids[:1] if ids and ids[0] in special and special[ids[0]].special else ())
 
     def _end_text(self, closed: str) -> str:
         """The text of the end token that `closed` ends with, or nothing."""

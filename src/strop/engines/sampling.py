@@ -15,6 +15,8 @@ from torch import Tensor
 from strop.core.seeds import derive_seed
 from strop.core.types import IntArray, SamplingParams
 
+FIRST_NUCLEUS = 512  # top-p looks at so many tokens first; sorting the vocabulary is seldom needed
+
 
 @dataclass(frozen=True, eq=False)
 class Draw:
@@ -27,7 +29,7 @@ class Draw:
 
 def uniform(seed: int, position: int) -> float:
     """The number in [0, 1) that decides token `position` of the rollout with `seed`."""
-    return derive_seed(seed, position) / 2.0**63
+    return (derive_seed(seed, position) >> 11) / 2.0**52  # 52 bits: times any total it stays below that total
 
 
 def draw(logits: Tensor, params: Sequence[SamplingParams], positions: Sequence[int]) -> Draw:
@@ -59,13 +61,23 @@ def kept_ids(logits: Tensor, params: SamplingParams) -> Tensor | None:
     """
     if params.temperature == 0 or (params.top_p >= 1.0 and not params.top_k):
         return None
-    count = min(params.top_k, len(logits)) if params.top_k else len(logits)
-    values, ids = torch.topk(logits, count)
+    if not params.top_k:
+        return _nucleus(logits, params.top_p).sort().values
+    values, ids = torch.topk(logits, min(params.top_k, len(logits)))
     if params.top_p < 1.0:
-        probabilities = torch.softmax(values, dim=-1)
-        before = probabilities.cumsum(-1) - probabilities
-        ids = ids[before < params.top_p]
+        ids = ids[_nucleus(values, params.top_p)]
     return ids.sort().values
+
+
+def _nucleus(logits: Tensor, top_p: float) -> Tensor:
+    """The ids of the fewest likeliest tokens of `logits` [V] whose probabilities reach `top_p`."""
+    total = torch.logsumexp(logits, dim=-1)
+    for count in (FIRST_NUCLEUS, len(logits)):
+        values, ids = torch.topk(logits, min(count, len(logits)))
+        reached = (values - total).exp_().cumsum(-1)
+        if reached[-1] >= top_p:
+            break
+    return ids[: int((reached < top_p).sum()) + 1]
 
 
 def _masked(logits: Tensor, kept: Sequence[Tensor | None], cut: Sequence[int]) -> Tensor:
@@ -80,10 +92,8 @@ def _masked(logits: Tensor, kept: Sequence[Tensor | None], cut: Sequence[int]) -
 def _invert(logits: Tensor, normaliser: Tensor, numbers: Sequence[float]) -> Tensor:
     """The first token [B] whose cumulative probability exceeds the row's number.
 
-    Scaling the number by the row's own total makes rounding of the sum harmless; the step to the last token of
-    positive probability covers a number that lands on the total itself.
+    The number is scaled by the row's own total, so rounding of the sum moves no draw past the last possible token.
     """
     cumulative = (logits - normaliser[:, None]).exp_().cumsum(-1, dtype=torch.float64)
     wanted = torch.tensor(numbers, dtype=torch.float64, device=logits.device) * cumulative[:, -1]
-    tokens = torch.searchsorted(cumulative, wanted[:, None], right=True).squeeze(1)
-    return tokens.clamp_(max=logits.shape[-1] - 1)
+    return torch.searchsorted(cumulative, wanted[:, None], right=True).squeeze(1)

@@ -24,9 +24,10 @@ from strop.core.protocols import PauseMode
 from strop.core.types import Completion, FinishReason, IntArray, SamplingParams
 from strop.engines.attention import use_grouped_attention
 from strop.engines.kv_cache import Prefix, PrefixStore, RowCache
+from strop.engines.prefill import Start, compute_prefixes, forward
 from strop.engines.sampling import draw
 
-MIN_SHARED = 0.5  # a stored prefix is reused when it covers this share of a prompt; else prompts are computed together
+BYTES_PER_CHARACTER = 4  # at most; a token holds at least one byte, so a stop string ends within so many tokens
 
 MIN_ENTERING = 0.25  # with more calls waiting than rows free, calls enter once this share of the rows is free
 
@@ -96,9 +97,10 @@ class TorchEngine:
         self._recompute = False
         self._closing = False
         self._thread: threading.Thread | None = None
-        self._failure: BaseException | None = None
+        self._stopped: BaseException | None = RuntimeError("enter the engine first: async with engine")
 
     async def __aenter__(self) -> Self:
+        self._stopped, self._closing = None, False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
         return self
@@ -126,8 +128,7 @@ class TorchEngine:
         prompt = np.ascontiguousarray(prompt_ids, np.int32)
         request = Request(prompt=prompt, params=params, future=loop.create_future(), loop=loop)
         with self._changed:
-            if self._failure is not None:
-                raise RuntimeError("the engine stopped") from self._failure
+            self._require_running()
             self._waiting.append(request)
             self._changed.notify_all()
         try:
@@ -141,11 +142,17 @@ class TorchEngine:
 
         def park() -> None:
             with self._changed:
+                self._require_running()
                 self._pause = mode
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._parked or self._failure is not None)
+                self._changed.wait_for(lambda: self._parked or self._stopped is not None)
+                self._require_running()
 
         await asyncio.to_thread(park)
+
+    def _require_running(self) -> None:
+        if self._stopped is not None:
+            raise RuntimeError(f"the engine does not run: {self._stopped}") from self._stopped
 
     async def load(self, version: int, chunks: Iterable[tuple[str, Any]]) -> None:
         """Copy named tensors over the engine's own; every stored prefix is forgotten. Only while paused."""
@@ -165,21 +172,28 @@ class TorchEngine:
     def _copy(self, chunks: Iterable[tuple[str, Any]]) -> None:
         own = dict(self.model.named_parameters(remove_duplicate=False))
         for name, tensor in chunks:
+            if name not in own or own[name].shape != tensor.shape:
+                raise DataError(f"the engine's model has no parameter {name} of shape {tuple(tensor.shape)}")
             own[name].copy_(tensor)
 
     def _run(self) -> None:
         if self._config.deterministic or self._config.threads:
             torch.set_num_threads(self._config.threads or 1)
+        stopped: BaseException = RuntimeError("the engine was closed")
         try:
             with torch.inference_mode():
                 while self._wait_for_work():
                     self._step()
         except BaseException as error:
-            self._failure = error
-            for request in [*(row.request for row in self._rows), *self._waiting]:
-                request.fail(error)
-            with self._changed:
-                self._changed.notify_all()
+            stopped = error
+        with self._changed:
+            self._stopped = stopped
+            unanswered = [*(row.request for row in self._rows), *self._waiting]
+            self._rows.clear()
+            self._waiting.clear()
+            self._changed.notify_all()
+        for request in unanswered:
+            request.fail(stopped)
 
     def _wait_for_work(self) -> bool:
         """Block until there is a token to sample; False when the engine closes."""
@@ -227,72 +241,26 @@ class TorchEngine:
 
     def _prefill(self, prompts: Sequence[IntArray]) -> list[Prefix]:
         """The computed prefix of each prompt, every distinct one computed once."""
-        found: dict[bytes, Prefix] = {}
-        together: list[IntArray] = []
-        for prompt in prompts:
-            key = prompt.tobytes()
-            if key in found or any(key == other.tobytes() for other in together):
-                continue
-            stored = self._prefixes.exact(prompt)
-            if stored is not None:
-                found[key] = stored
-                continue
-            past, shared = self._prefixes.longest(prompt)
-            if past is not None and shared >= MIN_SHARED * len(prompt) and not self._config.deterministic:
-                (found[key],) = self._compute([prompt], past, shared)
-            else:
-                together.append(prompt)
-        batches = [[prompt] for prompt in together] if self._config.deterministic else [together]
-        for batch in filter(None, batches):
-            for prefix in self._compute(batch, None, 0):
-                found[prefix.ids.tobytes()] = prefix
-        for prefix in found.values():
+        distinct = {prompt.tobytes(): prompt for prompt in prompts}
+        found = {key: stored for key, prompt in distinct.items() if (stored := self._prefixes.exact(prompt))}
+        missing = [prompt for key, prompt in distinct.items() if key not in found]
+        for prefix in self._compute(missing):
+            found[prefix.ids.tobytes()] = prefix
             self._prefixes.add(prefix)
         return [found[prompt.tobytes()] for prompt in prompts]
 
-    def _compute(self, prompts: Sequence[IntArray], past: Prefix | None, shared: int) -> list[Prefix]:
-        """Keys, values and last logits of prompts that all begin with the first `shared` ids of `past`."""
-        scratch = RowCache(self._num_layers, len(prompts))
-        longest = max(len(prompt) for prompt in prompts)
-        scratch.reserve(longest)
-        if past is not None:
-            scratch.write(0, past.keys[:, :, :shared], past.values[:, :, :shared])
-        ids = np.zeros((len(prompts), longest - shared), np.int64)
-        for number, prompt in enumerate(prompts):
-            ids[number, : len(prompt) - shared] = prompt[shared:]
-        positions = torch.arange(shared, longest).expand(len(prompts), -1)
-        lasts = sorted({len(prompt) - 1 - shared for prompt in prompts})
-        logits = self._forward(scratch, torch.from_numpy(ids), positions, longest, torch.tensor(lasts))
-        self.statistics["prefill_tokens"] += sum(len(prompt) - shared for prompt in prompts)
-        computed = []
-        for number, prompt in enumerate(prompts):
-            keys, values = scratch.read(number, len(prompt))
-            last = lasts.index(len(prompt) - 1 - shared)
-            computed.append(Prefix(prompt, keys, values, logits[number, last]))
-        return computed
-
-    def _forward(self, cache: RowCache, ids: Tensor, positions: Tensor, span: int, keep: Tensor | int) -> Tensor:
-        """Logits [B, kept, V], float32, of `ids` [B, T] at `positions` [B, T] over the first `span` cached ones."""
-        device = self.model.device
-        cache.reserve(span)
-        cache.at, cache.span = positions.to(device), span
-        seen = torch.arange(span) <= positions[:, :, None]
-        output = self.model(
-            input_ids=ids.to(device),
-            attention_mask=seen[:, None].to(device),
-            position_ids=cache.at,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=keep,
-        )
-        return output.logits.float()
+    def _compute(self, prompts: Sequence[IntArray]) -> list[Prefix]:
+        """Prefixes of distinct prompts; under `deterministic` alone and from the first id on."""
+        plain: Start = (None, 0)
+        starts = [plain if self._config.deterministic else self._prefixes.longest(prompt) for prompt in prompts]
+        self.statistics["prefill_tokens"] += sum(map(len, prompts)) - sum(shared for _, shared in starts)
+        return compute_prefixes(self.model, prompts, starts, max_rows=self._max_rows)
 
     def _decode_rows(self) -> None:
         """Compute the last token of every row and draw the next."""
         ids = torch.tensor([[row.tokens[-1]] for row in self._rows])
         positions = torch.tensor([[row.length] for row in self._rows])
-        span = int(positions.max()) + 1
-        logits = self._forward(self._cache, ids, positions, span, 1)[:, -1]
+        logits = forward(self.model, self._cache, ids, positions, int(positions.max()) + 1)
         self.statistics["decode_steps"] += 1
         self.statistics["decoded_tokens"] += len(self._rows)
         for row in self._rows:
@@ -319,7 +287,7 @@ class TorchEngine:
         if row.tokens[-1] in self._end_ids:
             return "stop"
         if params.stop:
-            text = self._decode(row.tokens)
+            text = self._decode(row.tokens[-BYTES_PER_CHARACTER * (max(map(len, params.stop)) + 1) :])
             if any(stop in text for stop in params.stop):
                 return "stop"
         if len(row.tokens) >= params.max_tokens or len(row.request.prompt) + len(row.tokens) >= self.max_context:
@@ -342,8 +310,8 @@ class TorchEngine:
     def _rebuild(self) -> None:
         """Compute the running rows anew under the loaded weights."""
         self._recompute = False
-        for slot, row in enumerate(self._rows):
-            (prefix,) = self._compute([row.ids[: row.length]], None, 0)
+        prefixes = self._compute([row.ids[: row.length] for row in self._rows])
+        for slot, prefix in enumerate(prefixes):
             self._cache.write(slot, prefix.keys, prefix.values)
 
 
