@@ -114,7 +114,7 @@ def _split_digits(tokenizer: object) -> None:
     """
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
-    tokenizer.backend_tokenizer.pre_tokenizer = Sequence(  # type: ignore[attr-defined]
+    tokenizer.backend_tokenizer.pre_tokenizer = Sequence(
         [Digits(individual_digits=True), ByteLevel(add_prefix_space=False)]
     )
 

@@ -75,7 +75,8 @@ async def check_renderer(renderer: Renderer, sampler: Sampler, messages: Sequenc
     reply = (Message(role="user", content="go on"),)
     added, continues = renderer.extend([*messages, message], (), ids, reply)
     assert len(added), "extend() must add something"
-    assert continues or len(added) > 0, "what does not continue is a whole conversation"
+    whole = renderer.start([*messages, message, *reply])
+    assert continues or added.tolist() == whole.tolist(), "what does not continue is the whole conversation"
     taught = renderer.teach([*messages, Message(role="assistant", content="yes")])
     assert taught.loss_mask.any(), "teach() must train the assistant's tokens"
     assert not taught.loss_mask.all(), "teach() must not train the prompt"
