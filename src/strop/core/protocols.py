@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from strop.core.programs import Call, CallExecution, Execution, Limits, Problem, Program, UnitExecution, Verdict
 from strop.core.types import (
     JSON,
     Completion,
@@ -129,6 +130,33 @@ class Learner(Protocol):
     def load(self, folder: Path) -> None: ...
 
     def export(self, folder: Path) -> None: ...
+
+
+class Sandbox(Protocol):
+    """Runs what a model wrote, confined. What a program does is in the Execution; only faults of the sandbox itself
+    are status `infra_error`, which a program cannot cause. It never raises for what a program did.
+    """
+
+    async def run(self, program: Program, limits: Limits) -> Execution: ...
+
+    async def call(self, program: Program, entry_point: str, calls: Sequence[Call], limits: Limits) -> CallExecution:
+        """Load the program once, then call a function (or method of a class Solution), each call in a fresh child.
+
+        The limits of CPU and wall time hold for the loading and for each call.
+        """
+        ...
+
+    async def test(
+        self, program: Program, tests: str, names: Sequence[str], limits: Limits, *, same_process: bool = False
+    ) -> UnitExecution:
+        """Run test source against the program, each in a job of its own. Without `names` all that are found run."""
+        ...
+
+
+class Grader(Protocol):
+    """Holds expected values and compares. With `response`, the code is first extracted from a whole model answer."""
+
+    async def grade(self, problem: Problem, source: str, *, response: bool = False) -> Verdict: ...
 
 
 class TaskSource(Protocol):
