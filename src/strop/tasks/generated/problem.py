@@ -12,5 +12,10 @@ class Problem:
     question: str
     answer: str
 
+    @property
+    def key(self) -> str:
+        """What the problem's split follows from."""
+        return self.question
+
 
 Generator = Callable[[Random, int], Problem]

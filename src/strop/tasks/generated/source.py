@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from hashlib import blake2b
 from random import Random
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 from strop.core.seeds import derive_seed
 from strop.core.types import Message, Task
@@ -96,22 +96,40 @@ class Generated:
     def _draw(self) -> list[Problem]:
         generate = GENERATORS[self.generator]
         draw = Random(derive_seed(self.seed, self.generator, self.level, self.split))
-        found: dict[str, Problem] = {}
+        return distinct_problems(lambda: generate(draw, self.level), self.size, self.split)
+
+
+class Drawn(Protocol):
+    """Anything with a question; `key` names what the problem asks, apart from its wording."""
+
+    @property
+    def question(self) -> str: ...
+
+    @property
+    def key(self) -> str: ...
+
+
+Kind = TypeVar("Kind", bound=Drawn)
+
+
+def distinct_problems(generate: Callable[[], Kind], size: int, split: str) -> list[Kind]:
+    """`size` problems of the split with questions of their own, fewer where no new one turns up."""
+    found: dict[str, Kind] = {}
+    misses = 0
+    while len(found) < size and misses < MAX_MISSES:
+        problem = generate()
+        if problem.question in found or split_of(problem.key) != split:
+            misses += 1
+            continue
+        found[problem.question] = problem
         misses = 0
-        while len(found) < self.size and misses < MAX_MISSES:
-            problem = generate(draw, self.level)
-            if problem.question in found or split_of(problem.question) != self.split:
-                misses += 1
-                continue
-            found[problem.question] = problem
-            misses = 0
-        return list(found.values())
+    return list(found.values())
 
 
 def question_hash(question: str) -> str:
     return blake2b(question.encode(), digest_size=8).hexdigest()
 
 
-def split_of(question: str) -> str:
+def split_of(key: str) -> str:
     """The split a problem belongs to."""
-    return "held_out" if int(question_hash(question), 16) % HELD_OUT_SHARE == 0 else "train"
+    return "held_out" if int(question_hash(key), 16) % HELD_OUT_SHARE == 0 else "train"
