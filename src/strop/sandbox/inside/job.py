@@ -1,0 +1,207 @@
+"""The life of one job's process: set up and locked down ahead of time, then handed a program.
+
+Everything before `running` is reported is this file's own code; after it the program decides what happens, and only
+what the zygote sees from outside counts.
+"""
+
+import json
+import os
+import resource
+import signal
+import socket
+
+import filters
+import kernel
+import landlock
+import modes
+import rootfs
+
+MEGABYTE = 1 << 20
+ADDRESS_SPACE_SLACK = 64 * MEGABYTE
+FAILED = 125
+PYTHON_MODES = ("main", "calls", "solution", "tester", "same_process")
+
+
+def prepare(report, stdio, settings, disk_bytes):
+    """Runs in a new child of the zygote; never returns. `stdio` are the descriptors to become 0, 1 and 2."""
+    try:
+        for number, descriptor in enumerate(stdio):
+            os.dup2(descriptor, number)
+        kept = report.fileno()
+        os.dup2(kept, 3, inheritable=False)
+        os.closerange(4, 1 << 20)
+        report = socket.socket(fileno=3)
+        os.setsid()
+        work = _own_place(settings, disk_bytes)
+        _lock(settings)
+        socket.send_fds(report, [b"%.9f" % _cpu()], [work])
+        os.close(work)
+        message, descriptors, _, _ = socket.recv_fds(report, 1 << 17, 16)
+        if not message:
+            os._exit(0)
+        status = _start(report, json.loads(message), descriptors, settings)
+    except BaseException as error:
+        status = _failed(report, error)
+    os._exit(status)
+
+
+def _cpu():
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _failed(report, error):
+    """What went wrong before the program ran is the sandbox's fault, and is said on the channel only we have."""
+    try:
+        report.send(f"failed {type(error).__name__}: {error}".encode())
+    except OSError:
+        pass  # the zygote is gone, or the program runs and its mode raised: the exit status says enough
+    return FAILED
+
+
+def _own_place(settings, disk_bytes):
+    if not settings["namespaces"]:
+        return rootfs.fill_box(settings["box"], -1)
+    kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC)
+    rootfs.mount_box(disk_bytes, settings["uid"])
+    return rootfs.fill_box(rootfs.BOX, settings["uid"])
+
+
+def _lock(settings):
+    if settings["tier"] == "unsafe":
+        return
+    if settings["switch_user"]:
+        os.setgroups([])
+        os.setresgid(settings["uid"], settings["uid"], settings["uid"])
+        os.setresuid(settings["uid"], settings["uid"], settings["uid"])
+    kernel.drop_capabilities()
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # else it could not open its own /proc/self/fd
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    version = settings["landlock"]
+    if version:
+        landlock.restrict(landlock.make_ruleset(version, _file_rules(settings)))
+
+
+def _file_rules(settings):
+    """Read what the root shows, write only in the job's own place."""
+    everything = landlock.all_rights(settings["landlock"])
+    devices = landlock.READ_FILE | landlock.WRITE_FILE
+    rules = [(path, landlock.READ) for path in settings["readable"]]
+    rules += [(f"/dev/{name}", devices) for name in rootfs.DEVICES]
+    rules.append((settings["box"], everything))
+    if not settings["namespaces"]:
+        rules.append(("/proc/self", landlock.READ_FILE | landlock.READ_DIR))
+    return rules
+
+
+def _start(report, job, descriptors, settings):
+    fds = dict(zip(job["fds"], descriptors, strict=True))
+    os.dup2(fds.pop("stdin"), 0)
+    work = settings["box"] + "/work"
+    os.chdir(work)
+    _set_limits(job, settings)
+    _write_files(job, fds)
+    source = _read(fds.pop("source"))
+    with open(job["filename"], "wb", buffering=0) as file:
+        _write_all(file.fileno(), source)
+    if "files" in fds:
+        os.close(fds.pop("files"))
+    for descriptor in fds.values():
+        os.set_inheritable(descriptor, False)
+    _close_others(3, *fds.values())
+    os.environ["HOME"], os.environ["TMPDIR"] = work, settings["tmp"]
+    if settings["filter"]:
+        kernel.install_filter(settings["filter"])
+    report.send(b"running")
+    if job["mode"] in PYTHON_MODES:
+        code = _compiled(report, source, f"{work}/{job['filename']}")
+        report.close()
+        if code is None:
+            return 1
+        return modes.run(job, code, fds)
+    return _execute(report, job, fds)
+
+
+def _read(descriptor):
+    size = os.fstat(descriptor).st_size
+    data = os.pread(descriptor, size, 0)
+    while len(data) < size:
+        data += os.pread(descriptor, size - len(data), len(data))
+    os.close(descriptor)
+    return data
+
+
+def _write_all(descriptor, data):
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _write_files(job, fds):
+    offset = 0
+    for name, size in job["files"]:
+        folder = os.path.dirname(name)
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+        with open(name, "wb", buffering=0) as file:
+            _write_all(file.fileno(), os.pread(fds["files"], size, offset))
+        offset += size
+
+
+def _set_limits(job, settings):
+    limits = job["limits"]
+    for kind, value in (
+        (resource.RLIMIT_FSIZE, limits["disk"]),
+        (resource.RLIMIT_CPU, int(limits["cpu"] * (job["calls"] + 1)) + 2),
+    ):
+        resource.setrlimit(kind, (value, value))
+    if settings["limit_processes"]:
+        allowed = limits["processes"] + settings["processes_before"]
+        _lower(resource.RLIMIT_NPROC, allowed)
+    if settings["limit_address_space"] and job["address_space"]:
+        with open("/proc/self/statm", "rb") as file:
+            own = int(file.read().split()[0]) * resource.getpagesize()
+        _lower(resource.RLIMIT_AS, own + limits["memory"] + ADDRESS_SPACE_SLACK)
+
+
+def _lower(kind, value):
+    hard = resource.getrlimit(kind)[1]
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def _close_others(*kept):
+    start = 3
+    for descriptor in sorted(kept):
+        os.closerange(start, descriptor)
+        start = descriptor + 1
+    os.closerange(start, 1 << 20)
+
+
+def _compiled(report, source, filename):
+    """The code object, or None when the source is no Python; the reason goes to stderr as the interpreter would say."""
+    try:
+        return compile(source, filename, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
+        report.send(b"compile_error")
+        import traceback
+
+        os.write(2, "".join(traceback.format_exception_only(error)).encode("utf-8", "replace"))
+        return None
+
+
+def _execute(report, job, fds):
+    """Become another program. A descriptor named in the command as {name} is passed by its path."""
+    for descriptor in fds.values():
+        os.set_inheritable(descriptor, True)
+    paths = {name: f"/proc/self/fd/{descriptor}" for name, descriptor in fds.items()}
+    argv = [part.format(**paths) if part.startswith("{") else part for part in job["argv"]]
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    environment = dict(os.environ) | job["environment"]
+    try:
+        os.execvpe(argv[0], argv, environment)
+    except OSError as error:
+        report.send(f"absent {argv[0]}: {error.strerror}".encode())
+        return 127
+
