@@ -153,7 +153,8 @@ def _limits(value: Any) -> Limits:
         if key in COUNTS and isinstance(given[key], float) and not given[key].is_integer():
             raise DataError(f"problem.limits.{key}: must be a whole number, got {_brief(given[key])}")
     try:
-        return Limits(**{k: int(v) if k in COUNTS else float(v) for k, v in given.items()})
+        values: dict[str, Any] = {k: int(v) if k in COUNTS else float(v) for k, v in given.items()}
+        return Limits(**values)
     except ValueError as error:
         raise DataError(f"problem.limits: {error}") from error
 

@@ -74,7 +74,7 @@ ONE = {"args": [1], "expected": 2}
         ({"stdin_cases": [{"expected": "4"}]}, r"problem.stdin_cases\[0\].stdin: is missing"),
         ({"tests": " "}, "problem.tests: must be text that is not empty"),
         ({"tests": "assert 1", "test_names": "T.a"}, "problem.test_names: must be a list"),
-        ({"stdin_cases": [{"stdin": "", "expected": ""}], "test_names": ["a"]}, "problem.test_names: there are no tests"),
+        ({"stdin_cases": [{"stdin": "", "expected": ""}], "test_names": ["a"]}, "test_names: there are no tests"),
         ({"tests": "assert 1", "float_tolerance": True}, "problem.float_tolerance: must be a number, got True"),
         ({"tests": "assert 1", "float_tolerance": -1}, "float_tolerance must be a finite number"),
         ({"tests": "assert 1", "same_process": 1}, "problem.same_process: must be true or false"),

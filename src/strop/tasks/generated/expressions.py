@@ -40,7 +40,7 @@ STEPS = (
     Step("{k} - {p}", ("subtracts {it} from {k}", "takes {k} minus {it}"), range(2, 100), lambda v, k: k - v),
     Step("{p} * {k}", ("multiplies {it} by {k}", "takes {k} times {it}"), range(2, 30), lambda v, k: v * k),
     Step("{p} // {k}", ("divides {it} by {k}, rounding down",), range(2, 20), lambda v, k: v // k),
-    Step("{p} % {k}", ("takes {it} modulo {k}", "takes the remainder of {it} by {k}"), range(5, 50), lambda v, k: v % k),
+    Step("{p} % {k}", ("takes {it} modulo {k}", "takes the rest of {it} by {k}"), range(5, 50), lambda v, k: v % k),
 )
 
 ONE = Function(("x",), "x", "", lambda x: x)
