@@ -60,6 +60,9 @@ def _failed(report, error):
 
 
 def _own_place(settings, disk_bytes):
+    if settings["proc"]:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")  # where memory runs out, the job goes first
     if not settings["namespaces"]:
         return rootfs.fill_box(settings["box"], -1)
     kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC)
@@ -204,4 +207,3 @@ def _execute(report, job, fds):
     except OSError as error:
         report.send(f"absent {argv[0]}: {error.strerror}".encode())
         return 127
-

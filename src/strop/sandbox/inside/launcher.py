@@ -40,12 +40,11 @@ def main():
     settings = json.loads(supervisor.recv(1 << 17))
     os.set_inheritable(supervisor.fileno(), False)
     preload.load(settings["packages"])
-    settings["landlock"] = landlock.abi()
-    settings["filter"] = b""
+    settings |= {"landlock": landlock.abi(), "filter": b"", "cgroup": 0}
     groups = None
     try:
         if settings["tier"] == "full":
-            groups = cgroups.Groups(settings["name"], settings["slots"])
+            groups = cgroups.Groups(cgroups.unique_name(), settings["slots"])
             settings["cgroup"] = groups.version
         _check(settings)
     except OSError as error:

@@ -7,6 +7,7 @@ import os
 import resource
 
 PAGE = os.sysconf("SC_PAGESIZE")
+ROOM_BYTES = 32 << 20
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -63,6 +64,12 @@ class Cgroup:
     def memory_exceeded(self):
         return self._count("memory_events", "oom_kill") > self.kills
 
+    def make_room(self):
+        """Where the job filled its group, raise the limit: the zygote must not go short while it cleans up."""
+        if self._number("memory_usage") + ROOM_BYTES > self.memory_limit:
+            self.memory_limit += 2 * ROOM_BYTES
+            os.pwrite(self.files["memory_max"], b"%d" % self.memory_limit, 0)
+
     def processes_exceeded(self):
         return self._count("pids_events", "max") > self.refusals
 
@@ -101,6 +108,9 @@ class Sampler:
     def memory_exceeded(self):
         return self.too_much
 
+    def make_room(self):
+        pass
+
     def processes_exceeded(self):
         return self.too_many
 
@@ -119,6 +129,9 @@ class Reaped:
 
     def memory_exceeded(self):
         return False
+
+    def make_room(self):
+        pass
 
     def processes_exceeded(self):
         return False

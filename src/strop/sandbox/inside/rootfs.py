@@ -50,7 +50,9 @@ def build(prefixes):
 
 def seal():
     """Make everything mounted so far read-only. Devices stay usable: they are files of the host's /dev."""
-    kernel.mount("none", "/", flags=kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV)
+    kernel.mount(
+        "none", "/", flags=kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
+    )
 
 
 def mount_proc():

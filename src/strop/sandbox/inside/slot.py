@@ -96,6 +96,7 @@ class Slot:
         watch = Watch(child, task, self.memory, self.meter, started, self.cpus)
         watch.until_end(self.control)
         wall = time.monotonic() - started
+        self.meter.make_room()
         status = self._end_all()
         watch.drain(last=True)
         watch.hear()
@@ -274,9 +275,11 @@ class Watch:
             while last or (ready and descriptor in ready):
                 room = self._cap(name) + PIPE_CHUNK - self.written[name]
                 try:
-                    moved = os.splice(
-                        descriptor, self.memory[name], min(PIPE_CHUNK, room), offset_dst=self.written[name]
-                    ) if room > 0 else 0
+                    moved = (
+                        os.splice(descriptor, self.memory[name], min(PIPE_CHUNK, room), offset_dst=self.written[name])
+                        if room > 0
+                        else 0
+                    )
                 except BlockingIOError:
                     break
                 if moved == 0:
