@@ -5,6 +5,7 @@ bytes. Index LOAD is the loading. The program shares this process and can forge 
 only: whether it is right is decided elsewhere.
 """
 
+import contextlib
 import gc
 import os
 import struct
@@ -106,7 +107,5 @@ def _ending(status):
 
 
 def _flush():
-    try:
+    with contextlib.suppress(BaseException):
         sys.stdout.flush()
-    except BaseException:
-        pass

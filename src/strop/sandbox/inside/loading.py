@@ -1,12 +1,39 @@
 """Loads a program as a module, for the modes that ask something of it."""
 
+import contextlib
 import sys
 import types
 
 # in scope without an import: programs are often written below a header that had these
 _TYPING = frozenset(
-    "Any Callable DefaultDict Deque Dict FrozenSet Generator Generic Iterable Iterator List Literal Mapping NamedTuple "
-    "Optional Sequence Set Text Tuple Type TypeVar Union".split()
+    (
+        *(
+            "Any",
+            "Callable",
+            "DefaultDict",
+            "Deque",
+            "Dict",
+            "FrozenSet",
+            "Generator",
+            "Generic",
+            "Iterable",
+            "Iterator",
+        ),
+        *(
+            "List",
+            "Literal",
+            "Mapping",
+            "NamedTuple",
+            "Optional",
+            "Sequence",
+            "Set",
+            "Text",
+            "Tuple",
+            "Type",
+            "TypeVar",
+        ),
+        "Union",
+    )
 )
 
 
@@ -49,7 +76,5 @@ def describe(error):
 
 def show(error):
     """The traceback on stderr, by the interpreter's own hook: `traceback` would cost an import."""
-    try:
+    with contextlib.suppress(BaseException):
         sys.__excepthook__(type(error), error, error.__traceback__)
-    except BaseException:
-        pass

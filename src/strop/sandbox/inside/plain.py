@@ -129,7 +129,7 @@ class _Writer:
             raise PlainError("nested too deeply")
         self.spend(2 * len(values), 2)
         kinds = set(map(type, values))
-        if kinds <= _FLAT or (kinds == {int} and -_RAW_INT < min(values) and max(values) < _RAW_INT):
+        if kinds <= _FLAT or (kinds == {int} and min(values) > -_RAW_INT and max(values) < _RAW_INT):
             return values
         return [self.tree(value, depth + 1) for value in values]
 

@@ -12,8 +12,9 @@ import types
 
 from link import Ended, Link
 
-_ERROR_MODULES = frozenset(
-    "builtins json.decoder decimal dataclasses queue struct re re._constants statistics asyncio.exceptions".split()
+_ERROR_MODULES = (
+    *("builtins", "json.decoder", "decimal", "dataclasses", "queue", "struct", "re", "re._constants", "statistics"),
+    "asyncio.exceptions",
 )
 _COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
 _ARITHMETIC = (

@@ -161,7 +161,7 @@ def _name(test):
 
 def _run_class(kind, wanted, recorder):
     """A plain class of tests: a new object for each, with setup_method and teardown_method around it."""
-    for name, value in inspect.getmembers(kind, callable):
+    for name, _ in inspect.getmembers(kind, callable):
         if not name.startswith("test") or (wanted and f"{kind.__name__}.{name}" not in wanted):
             continue
 
