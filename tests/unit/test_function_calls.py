@@ -8,6 +8,7 @@ from strop.core.errors import DataError, RewardError
 from strop.core.types import ToolCall
 from strop.rewards.function_call import FunctionCallReward
 from strop.tasks.bfcl import BFCL
+from strop.tasks.generated import GeneratedCalls
 
 
 def call(name, **arguments):
@@ -123,6 +124,38 @@ async def test_many_equal_calls_are_paired_in_little_time():
     started = time.perf_counter()
     assert (await score(calls, wanted)).value == 0.0
     assert time.perf_counter() - started < 1.0
+
+
+def calls_in(text):
+    """As the renderer reads them."""
+    found = [json.loads(part.partition("</tool_call>")[0]) for part in text.split("<tool_call>")[1:]]
+    return [call(entry["name"], **entry["arguments"]) for entry in found]
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+async def test_generated_calls_have_one_right_answer(level):
+    for split in ("train", "held_out"):
+        source = GeneratedCalls("d", level=level, split=split, size=80)
+        tasks = [source[i] for i in range(len(source))]
+        assert len({t.id for t in tasks}) == len(tasks) > 20
+        assert 0 < sum(not t.reference["calls"] for t in tasks) < len(tasks) / 2
+        for number, task in enumerate(tasks):
+            names = {}
+            exec(task.data["stub"], names)
+            reward = FunctionCallReward(ScriptedSandbox(names))
+            calls = calls_in(task.data["response"])
+            assert (await reward(said("" if calls else task.data["response"], calls), task)).value == 1.0
+            other = calls_in(tasks[number - 1].data["response"])
+            same = sorted(other, key=repr) == sorted(calls, key=repr)
+            assert (await reward(said("", other), task)).value == float(same and bool(calls))
+
+
+def test_generated_calls_never_straddle_the_splits():
+    found = {s: GeneratedCalls("d", level=2, split=s, size=300, seed=len(s)) for s in ("train", "held_out")}
+    answers = {k: {source[i].data["response"] for i in range(len(source))} for k, source in found.items()}
+    assert answers["train"] & answers["held_out"] == {"No tool fits."}
+    with pytest.raises(ValueError, match="level must be from 1 to 3"):
+        GeneratedCalls("d", level=4)
 
 
 SCHEMA = {

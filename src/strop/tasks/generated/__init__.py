@@ -1,6 +1,7 @@
-"""Seeded generators of small problems, without dependencies: levels 1 (easy) to 5."""
+"""Seeded generators of small problems, without dependencies: levels 1 (easy) to 5 (function calls: 3)."""
 
+from strop.tasks.generated.call_source import GeneratedCalls
 from strop.tasks.generated.code_source import CODE_GENERATORS, GeneratedCode
 from strop.tasks.generated.source import GENERATORS, Generated
 
-__all__ = ["CODE_GENERATORS", "GENERATORS", "Generated", "GeneratedCode"]
+__all__ = ["CODE_GENERATORS", "GENERATORS", "Generated", "GeneratedCalls", "GeneratedCode"]
