@@ -15,6 +15,10 @@ class DataError(StropError):
     """A data file, task or model folder that cannot be used."""
 
 
+class ContextError(DataError):
+    """A prompt that leaves no room in the model's context."""
+
+
 class RewardError(StropError):
     """A reward function that raised or returned something that is not a score."""
 

@@ -21,6 +21,8 @@ def reduce_metrics(metrics: Iterable[Metric]) -> dict[str, float]:
 def group_metrics(groups: Iterable[RolloutGroup], signals: Mapping[str, str], version: int) -> list[Metric]:
     """What a step's groups say before any filtering: rewards, pass rate, signal, lengths and failures.
 
+    `infra_share` failed outside the policy; `skipped_share` could be marked neither right nor wrong.
+
     Per domain under `domain/NAME/...` and over all. `signals` names each domain's right-or-wrong reward.
     """
     found: list[Metric] = []
@@ -29,7 +31,9 @@ def group_metrics(groups: Iterable[RolloutGroup], signals: Mapping[str, str], ve
         values = [v for r in group.trainable if (v := _score(r, signal)) is not None]
         found.extend(_both("signal_rate", float(len(set(values)) > 1), group))
         for rollout in group.rollouts:
-            found.extend(_both("infra_share", float(rollout.total is None), group))
+            failed = _failed(rollout)
+            found.extend(_both("infra_share", float(failed), group))
+            found.extend(_both("skipped_share", float(not failed and _score(rollout, signal) is None), group))
             found.extend(_both("truncated_share", float(rollout.status == "truncated"), group))
             found.append(Metric(name="completion_tokens", value=rollout.num_tokens))
             found.append(Metric(name="turns", value=len(rollout.turns)))
@@ -49,6 +53,11 @@ def _score_metrics(rollout: Rollout, group: RolloutGroup) -> list[Metric]:
         return []
     scores = rollout.reward.scores.items()
     return [m for name, s in scores if s.value is not None for m in _both(f"score/{name}", s.value, group)]
+
+
+def _failed(rollout: Rollout) -> bool:
+    scores = rollout.reward.scores.values() if rollout.reward is not None else ()
+    return rollout.status == "infra_error" or any(score.outcome == "infra" for score in scores)
 
 
 def _score(rollout: Rollout, name: str) -> float | None:

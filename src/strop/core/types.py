@@ -171,8 +171,11 @@ class Score:
     def __post_init__(self) -> None:
         if (self.value is None) != (self.outcome in ("not_applicable", "infra")):
             raise ValueError(f"a score with outcome {self.outcome} cannot have value {self.value}")
-        if self.value is not None and not np.isfinite(self.value):
+        if self.value is None:
+            return
+        if not np.isfinite(self.value):
             raise ValueError(f"a score must be finite, got {self.value}")
+        object.__setattr__(self, "value", float(self.value))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from strop.config.schema import EngineConfig
-from strop.core.errors import DataError
+from strop.core.errors import ContextError, DataError
 from strop.core.protocols import PauseMode
 from strop.core.types import Completion, FinishReason, IntArray, SamplingParams
 from strop.engines.attention import use_grouped_attention
@@ -118,9 +118,9 @@ class TorchEngine:
         return len(self._rows) + len(self._waiting)
 
     async def sample(self, prompt_ids: IntArray, params: SamplingParams) -> Completion:
-        """One completion of `prompt_ids` [P]. DataError when nothing fits into the context after the prompt."""
+        """One completion of `prompt_ids` [P]. ContextError when nothing fits into the context after the prompt."""
         if len(prompt_ids) >= self.max_context:
-            raise DataError(
+            raise ContextError(
                 f"the prompt has {len(prompt_ids)} tokens and the context {self.max_context}: "
                 "shorten the prompt, or raise model.max_context if the model allows it"
             )

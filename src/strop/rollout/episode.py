@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from strop.core.errors import DataError
+from strop.core.errors import ContextError, DataError
 from strop.core.protocols import Environment, Renderer, Sampler
 from strop.core.seeds import derive_seed
 from strop.core.types import JSON, Completion, IntArray, Message, Rollout, SamplingParams, Status, Task, Tool, Turn
@@ -59,7 +59,11 @@ class TokenEpisode:
         self._pending = (self._renderer.start(self._messages, self._tools), False)
 
     async def sample(self, max_tokens: int | None = None) -> None:
-        """Sample the next turn, of at most `max_tokens` and what is left of the rollout's budget."""
+        """Sample the next turn, of at most `max_tokens` and what is left of the rollout's budget.
+
+        Where a conversation has outgrown the context the episode ends as truncated; a first prompt that does is an
+        error in the data.
+        """
         assert self._pending is not None, "sample() after the episode ended"
         given, continues = self._pending
         prompt = np.concatenate([self._ids, given]) if continues else given
@@ -68,6 +72,10 @@ class TokenEpisode:
         try:
             completion = await self._sampler.sample(prompt, params)
         except DataError as error:
+            if isinstance(error, ContextError) and self.turns:
+                self._pending = None
+                self._end("truncated", "max_context")
+                return
             raise DataError(f"domain {self.task.domain}, task {self.task.id}: {error}") from error
         message = self._renderer.parse(completion)
         self._ids = np.concatenate([prompt, completion.token_ids])
@@ -78,6 +86,8 @@ class TokenEpisode:
 
     async def step(self) -> bool:
         """Give the last turn to the environment; True when the episode is over."""
+        if self.status is not None:
+            return True
         turn = self.turns[-1]
         if turn.completion.finish_reason == "length":
             return self._end("truncated", "max_tokens")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from strop.core.errors import StropError
-from strop.core.protocols import Domain, Renderer, Sampler
-from strop.core.types import Rollout, RolloutGroup, SamplingParams, Task
+from strop.core.protocols import Domain, Environment, Renderer, Sampler
+from strop.core.types import JSON, Rollout, RolloutGroup, SamplingParams, Task
 from strop.rollout.episode import TokenEpisode
 
 
@@ -43,7 +44,12 @@ class Roller:
         deadline_s: float | None = None,
     ) -> Rollout:
         """One attempt. An environment that raises makes an infra error, which is never trained on."""
-        environment = domain.environment()
+        try:
+            environment = domain.environment()
+        except StropError:
+            raise
+        except Exception as error:  # the environment's border, here and below
+            return Rollout(task_id=task.id, index=index, turns=(), status="infra_error", error=_said(error))
         episode = TokenEpisode(
             task=task,
             environment=environment,
@@ -55,20 +61,36 @@ class Roller:
             max_rollout_tokens=domain.max_rollout_tokens,
         )
         started_s = time.monotonic()
-        evidence = {}
+        limit = asyncio.timeout(deadline_s)
+        evidence: Mapping[str, JSON] = {}
         try:
-            async with asyncio.timeout(deadline_s):
+            async with limit:
                 await episode.start()
                 done = False
                 while not done:
                     await episode.sample()
                     done = await episode.step()
-        except TimeoutError:
-            episode.status, episode.error = "truncated", "deadline"
         except StropError:
             raise
-        except Exception as error:  # the environment's border: whatever it raises is not the policy's fault
-            episode.status, episode.error = "infra_error", f"{type(error).__name__}: {error}"
+        except Exception as error:  # whatever it raises is not the policy's fault, a timeout of its own included
+            late = limit.expired()
+            episode.status, episode.error = ("truncated", "deadline") if late else ("infra_error", _said(error))
         finally:
-            evidence = await environment.close()
+            evidence = await _close(environment, episode)
         return episode.rollout(index, evidence, started_s)
+
+
+async def _close(environment: Environment, episode: TokenEpisode) -> Mapping[str, JSON]:
+    """The evidence. Without it nothing can be scored, so an environment that fails here makes an infra error too."""
+    try:
+        return await environment.close()
+    except StropError:
+        raise
+    except Exception as error:
+        if episode.status != "infra_error":
+            episode.status, episode.error = "infra_error", f"close: {_said(error)}"
+        return {}
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

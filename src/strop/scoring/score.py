@@ -6,9 +6,10 @@ import asyncio
 import inspect
 import math
 import numbers
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from strop.core.errors import RewardError
@@ -25,10 +26,14 @@ class Scorer:
     Reward functions run in threads, so that a slow one never stops sampling; an async one is awaited. A function that
     raises or overruns its `timeout_s` (counted from its start, not from the queue) is tried again, then its score is
     `infra`: the rollout leaves its group and the baseline. One that returns something else than a number, a Score or
-    None ends the run, since no retry can mend it.
+    None ends the run, since no retry can mend it. A call that never returns keeps its thread and nobody's turn.
     """
 
-    threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8, thread_name_prefix="reward"))
+    num_threads: int = 8
+    _turns: asyncio.Semaphore = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_turns", asyncio.Semaphore(self.num_threads))
 
     async def group(self, group: RolloutGroup, domain: Domain) -> RolloutGroup:
         """The same group with rewards; rollouts that failed for infrastructure reasons keep none."""
@@ -62,26 +67,52 @@ class Scorer:
     async def _call(self, reward: NamedReward, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         detail = ""
         for _ in range(MAX_TRIES):
-            started = asyncio.Event()
-            loop = asyncio.get_running_loop()
-
-            def run(started: asyncio.Event = started, loop: asyncio.AbstractEventLoop = loop) -> Any:
-                loop.call_soon_threadsafe(started.set)
-                return fn(*args)
-
-            call = loop.run_in_executor(self.threads, run)
-            await started.wait()
+            limit = asyncio.timeout(None)
             try:
-                async with asyncio.timeout(reward.timeout_s):
-                    outcome = await call
-                    return await outcome if inspect.isawaitable(outcome) else outcome
-            except TimeoutError:
-                detail = f"no answer in {reward.timeout_s} s"
+                async with self._turns:
+                    limit = asyncio.timeout(reward.timeout_s)
+                    async with limit:
+                        outcome = await in_thread(fn, args)
+                if inspect.isawaitable(outcome):  # others may have the thread meanwhile
+                    limit = asyncio.timeout_at(limit.when())
+                    async with limit:
+                        return await outcome
+                return outcome
             except RewardError:
                 raise
             except Exception as error:  # the reward's border
-                detail = f"{type(error).__name__}: {error}"
+                late = limit.expired()
+                detail = f"no answer in {reward.timeout_s} s" if late else f"{type(error).__name__}: {error}"
         return Score(value=None, outcome="infra", detail=detail, version=reward.version)
+
+
+async def in_thread(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """`fn(*args)` in a thread of its own, which neither a cancelled caller nor the end of the process waits for."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Callable[[], Any]] = loop.create_future()
+
+    def run() -> None:
+        answer = _outcome(fn, args)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(lambda: done.done() or done.set_result(answer))
+
+    threading.Thread(target=run, name="reward", daemon=True).start()
+    return (await done)()
+
+
+def _outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
+    """Call `fn` and say later what it returned or raised; an exit is an error of it, not of the run."""
+    try:
+        value = fn(*args)
+    except Exception as error:
+        return partial(_raise, error)
+    except BaseException as error:
+        return partial(_raise, RuntimeError(f"{type(error).__name__}: {error}"))
+    return lambda: value
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def as_score(value: Any, reward: NamedReward, task: Task) -> Score:
