@@ -1,6 +1,7 @@
 """Evaluation asks every model the same, counts what it cannot know, and compares in pairs."""
 
 import asyncio
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -81,6 +82,23 @@ async def test_evaluate_bounds_concurrency_and_counts_failures() -> None:
     assert sums.at_k(2) == (pytest.approx(1 / 3), pytest.approx(1 / 3))  # task 0 has one known sample only
     again = EvalReport.from_json(report.to_json())
     assert again == report
+
+
+async def test_what_is_neither_right_nor_wrong_is_counted_apart_and_left_out() -> None:
+    async def attempt(domain: Domain, task: Task, index: int, params: SamplingParams) -> Rollout:
+        number = int(task.id.split("-")[1])
+        rollout = make_rollout(task, index, None if number == 0 else 0.0)
+        if number % 2:
+            unread = Score(value=None, outcome="not_applicable")
+            scores = {"accuracy": unread, "form": Score(value=1.0)}
+            rollout = replace(rollout, reward=Reward(scores=scores, weights={"accuracy": 1.0, "form": 1.0}))
+        return rollout
+
+    report = await evaluate([make_domain("sums")], attempt, model="m", num_tasks=10)
+    (sums,) = report.domains
+    assert (len(sums.results), sums.num_failed, sums.num_skipped) == (4, 1, 5)
+    assert sums.accuracy().value == 0.0 and EvalReport.from_json(report.to_json()) == report
+    assert "skipped" in shown(report) and "failed" in shown(report)
 
 
 async def test_evaluate_refuses_what_means_nothing() -> None:

@@ -138,6 +138,8 @@ def _detail_columns(reports: Sequence[EvalReport]) -> dict[str, Callable[[Domain
     columns["tokens"] = lambda d: f"{d.mean_tokens():.0f}"
     if any(domain.num_failed for report in reports for domain in report.domains):
         columns["failed"] = lambda d: str(d.num_failed)
+    if any(domain.num_skipped for report in reports for domain in report.domains):
+        columns["skipped"] = lambda d: str(d.num_skipped)
     return columns
 
 

@@ -6,12 +6,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from strop.core.errors import ConfigError, first_error
 from strop.core.protocols import Domain
 from strop.core.types import Rollout, SamplingParams, Task
 from strop.evaluation.report import DomainReport, EvalReport, Result
 
+Unknown = Literal["failed", "skipped"]
 Attempt = Callable[[Domain, Task, int, SamplingParams], Awaitable[Rollout]]
 FORM = "form"  # the reward, where a domain has one, that says whether the answer could be read
 
@@ -30,7 +32,8 @@ async def evaluate(
 ) -> EvalReport:
     """`num_samples` attempts at the first `num_tasks` held-out tasks of each domain (all it has, where fewer).
 
-    Attempts that fail for infrastructure reasons are counted and left out; truncated ones count as scored.
+    Attempts that fail for infrastructure reasons, and those that can be called neither right nor wrong, are counted
+    and left out; truncated ones count as scored.
     ConfigError when a k exceeds `num_samples`, or when greedy samples would all be the same.
     """
     if max(ks) > num_samples:
@@ -44,7 +47,7 @@ async def evaluate(
     started_s = time.monotonic()
     free = asyncio.Semaphore(concurrency)
 
-    async def one(domain: Domain, task: Task, index: int) -> Result | None:
+    async def one(domain: Domain, task: Task, index: int) -> Result | Unknown:
         params = replace(domain.sampling, temperature=temperature, top_p=1.0, top_k=0)
         async with free:
             return _result(await attempt(domain, task, index, params), task, index, domain.signal)
@@ -59,13 +62,14 @@ async def evaluate(
         raise first_error(errors) from errors
     reports = []
     for domain, attempts in zip(domains, running, strict=True):
-        known = tuple(result for a in attempts if (result := a.result()) is not None)
+        found = [a.result() for a in attempts]
         reports.append(
             DomainReport(
                 domain=domain.name,
                 transfer=domain.name in transfer,
-                results=known,
-                num_failed=len(attempts) - len(known),
+                results=tuple(result for result in found if isinstance(result, Result)),
+                num_failed=found.count("failed"),
+                num_skipped=found.count("skipped"),
             )
         )
     return EvalReport(model=model, domains=tuple(reports), ks=tuple(ks), seconds=time.monotonic() - started_s)
@@ -75,15 +79,17 @@ def _tasks(domain: Domain, num_tasks: int) -> list[Task]:
     return [domain.held_out[i] for i in range(min(num_tasks, len(domain.held_out)))]
 
 
-def _result(rollout: Rollout, task: Task, index: int, signal: str) -> Result | None:
-    if rollout.total is None or rollout.reward is None:
-        return None
+def _result(rollout: Rollout, task: Task, index: int, signal: str) -> Result | Unknown:
+    if rollout.reward is None or any(score.outcome == "infra" for score in rollout.reward.scores.values()):
+        return "failed"
     score = rollout.reward.scores[signal].value
+    if score is None:
+        return "skipped"
     form = rollout.reward.scores[FORM].value if FORM in rollout.reward.scores else None
     return Result(
         task_id=task.id,
         index=index,
-        score=0.0 if score is None else score,
+        score=score,
         parsed=None if form is None else form > 0,
         truncated=rollout.status == "truncated",
         num_tokens=rollout.num_tokens,

@@ -27,7 +27,8 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DomainReport:
-    """All attempts of one domain. `num_failed` attempts have no score for infrastructure reasons and are left out.
+    """All attempts of one domain. Left out are `num_failed` attempts, which have no score for infrastructure reasons,
+    and `num_skipped`, which the reward that says right or wrong does not apply to.
 
     Shares and means need at least one result.
     """
@@ -36,6 +37,7 @@ class DomainReport:
     transfer: bool
     results: tuple[Result, ...]
     num_failed: int = 0
+    num_skipped: int = 0
 
     def by_task(self) -> dict[str, list[Result]]:
         tasks: dict[str, list[Result]] = {}
@@ -116,6 +118,7 @@ def _summary(domain: DomainReport, ks: tuple[int, ...]) -> dict[str, Any]:
     return {
         "num_tasks": len(domain.by_task()),
         "num_failed": domain.num_failed,
+        "num_skipped": domain.num_skipped,
         "accuracy": dataclasses.asdict(domain.accuracy()),
         "standard_error": domain.standard_error(),
         "pass@k": {k: found[0] for k, found in at_k.items()},
