@@ -1,15 +1,18 @@
 """The engine over model families that attend in their own ways, and what it does where it cannot run."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from conftest import make_tokenizer
+from peft import LoraConfig, get_peft_model
 from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
+    GenerationConfig,
     GPTNeoXConfig,
     MambaConfig,
     MistralConfig,
@@ -20,10 +23,10 @@ from transformers import (
 
 from strop.config.schema import EngineConfig
 from strop.core.errors import DataError
-from strop.core.types import Message, SamplingParams
+from strop.core.types import Completion, Message, SamplingParams, ToolCall
 from strop.engines import sampling
 from strop.engines.loading import load_engine
-from strop.engines.renderer import ChatRenderer
+from strop.engines.renderer import TOOL_CALL, ChatRenderer
 
 SIZES = {
     "vocab_size": 258,
@@ -187,6 +190,14 @@ def test_the_end_token_of_the_template_ends_turns_too(tiny_model, tmp_path):
     assert names == {"<|endoftext|>", "<|im_end|>"}
 
 
+def test_every_end_id_of_the_generation_config_ends_a_turn(tiny_model, tmp_path):
+    """Field case 19: the tokenizer names one end id, the model's generation ends at others too."""
+    tokenizer = make_tokenizer()
+    tokenizer.save_pretrained(tmp_path)
+    GenerationConfig(eos_token_id=[2, 7]).save_pretrained(tmp_path)
+    assert ChatRenderer.load(tmp_path).end_ids == {2, 7, tokenizer.eos_token_id}
+
+
 @pytest.mark.parametrize("said", ["two", "two \n", "two\n\n"])
 def test_a_template_without_end_tokens_keeps_what_was_said(tiny_model, said):
     template = (
@@ -215,4 +226,56 @@ def test_exactly_one_start_token_where_the_template_prints_it(tiny_model, tmp_pa
     template = "{{ '<|im_start|>' }}{% for m in messages %}[{{ m.content }}]{% endfor %}"
     renderer = ChatRenderer.load(tmp_path, template)
     assert tokenizer("a")["input_ids"][0] == number  # the tokenizer does add one
-    assert renderer.start([Message(role="user", content="a")]).tolist().count(number) == 1
+    asked = [Message(role="user", content="a")]
+    assert renderer.start(asked).tolist().count(number) == 1
+    taught = renderer.teach([*asked, Message(role="assistant", content="b")])
+    assert taught.token_ids.tolist().count(number) == 1 and taught.token_ids[0] == number
+    added, continues = renderer.extend(
+        [*asked, Message(role="assistant", content="b")], (), taught.token_ids, [Message(role="user", content="c")]
+    )
+    assert continues and number not in added
+
+
+DEEP = '{"a":' * 100_000 + "1" + "}" * 100_000
+
+
+@pytest.mark.parametrize("arguments", [DEEP, '{"n": ' + "9" * 5000 + "}", "null", "[" * 50_000])
+def test_a_tool_call_that_cannot_be_read_stays_text(tiny_model, arguments):
+    renderer = ChatRenderer.load(tiny_model)
+    text = f'<tool_call>{{"name": "add", "arguments": {arguments}}}</tool_call>'
+    ids = renderer.tokenizer(text, add_special_tokens=False)["input_ids"]
+    count = np.zeros(len(ids))
+    done = Completion(token_ids=ids, logprobs=count, versions=count, finish_reason="stop")
+    assert renderer.parse(done).tool_calls == () and renderer.parse(done).content == text
+
+
+@pytest.mark.parametrize("piece", ["<tool_call>", "<tool_call>{", "<tool_call>{} ", "<tool_call> {}} \n"])
+def test_tool_calls_are_found_in_linear_time(piece):
+    started = time.perf_counter()
+    assert not TOOL_CALL.findall(piece * 20_000)
+    assert time.perf_counter() - started < 2.0
+
+
+def test_arguments_reach_the_template_as_a_map(tiny_model):
+    """Field case 112."""
+    template = (
+        "{% for m in messages %}{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}"
+        "{% for k, v in c.function.arguments.items() %}|{{ k }}={{ v + 1 }}{% endfor %}{% endfor %}\n{% endfor %}"
+    )
+    renderer = ChatRenderer.load(tiny_model, template)
+    call = ToolCall(id="call_0", name="add", arguments={"a": 1, "b": 2})
+    said = [Message(role="user", content="q"), Message(role="assistant", content="", tool_calls=(call,))]
+    assert "add|a=2|b=3" in renderer.decode(renderer.start(said).tolist())
+
+
+def test_the_engine_serves_an_adapter_folder_as_the_merged_model(tiny_model, tmp_path):
+    plain = AutoModelForCausalLM.from_pretrained(tiny_model)
+    torch.manual_seed(0)
+    adapted = get_peft_model(plain, LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False))
+    adapted.save_pretrained(tmp_path)
+    make_tokenizer().save_pretrained(tmp_path)
+    engine = load_engine(tmp_path, EngineConfig(device="cpu"), ChatRenderer.load(tmp_path, None))
+    served = dict(engine.model.named_parameters())
+    merged = dict(adapted.merge_and_unload().named_parameters())
+    assert served.keys() == merged.keys()
+    assert all(torch.allclose(served[name], merged[name], atol=1e-6) for name in merged)

@@ -56,6 +56,14 @@ def task(reference=None, **data):
         ("Answer:", None),
         ("Answer: 42\nAnswer: 42.0", "42.0"),
         ("**Answer**:\n\n**42**", "42"),
+        ("The answer is \\boxed{15}.", "15"),
+        ("The answer is \\boxed{18}. (I checked it with 3 test values.)", "18"),
+        ("<think>Perhaps \\boxed{12}?</think>\n\nThe answer is \\boxed{15}.", "15"),
+        ("Maybe \\boxed{12}. No.\n</think>\nThe answer is 15.", "15."),
+        ("<think>3*5</think><answer>\\boxed{15}</answer>", "15"),
+        ("Answer: \\boxed{1} or \\boxed{2}", None),
+        ("Answer: \\boxed{1}\nAnswer: \\boxed{2}", None),
+        ("\\boxed{\\text{it is } \\boxed{9}}", "9"),
         ("\\boxed{\\frac{\\sqrt{2}}{x_{y_{1}}}}", "\\frac{\\sqrt{2}}{x_{y_{1}}}"),
     ],
 )
@@ -240,8 +248,6 @@ def test_infra_makes_the_total_unknown_and_not_applicable_leaves_the_sum():
 
 
 async def test_queue_time_is_not_scoring_time():
-    from concurrent.futures import ThreadPoolExecutor
-
     from strop.core.protocols import Domain
     from strop.core.types import RolloutGroup, SamplingParams
     from strop.environments.single_turn import SingleTurn
@@ -262,5 +268,5 @@ async def test_queue_time_is_not_scoring_time():
     )
     members = tuple(said("x", index=i) for i in range(100))  # 1 s of queue on two workers
     group = RolloutGroup(ticket=0, attempt=0, task=task(), rollouts=members)
-    scored = await Scorer(threads=ThreadPoolExecutor(2)).group(group, domain)
+    scored = await Scorer(num_threads=2).group(group, domain)
     assert [r.total for r in scored.rollouts] == [1.0] * 100

@@ -20,7 +20,7 @@ from strop.core.errors import DataError
 from strop.core.types import NOT_SAMPLED, Completion, IntArray, Message, Tool, ToolCall, TrainingSample
 
 PROBE = "what the assistant says"
-TOOL_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
+TOOL_CALL = re.compile(r"<tool_call>((?:(?!</?tool_call>).)*+)</tool_call>", re.DOTALL)  # linear in what is written
 
 
 class ChatRenderer:
@@ -164,7 +164,9 @@ def _as_schema(tool: Tool) -> dict[str, Any]:
 def _call(match: re.Match[str], number: int) -> ToolCall | None:
     try:
         content = json.loads(match.group(1))
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter: nested too deeply, which is the policy's doing
+        return None
+    if not isinstance(content, dict):
         return None
     name, arguments = content.get("name"), content.get("arguments", {})
     if not isinstance(name, str) or not isinstance(arguments, dict):

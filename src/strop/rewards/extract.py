@@ -1,7 +1,8 @@
 """Finding the answer in what the policy wrote: one rule, in this order.
 
 1. Thinking is not read: everything up to the last `</think>` is dropped; an unclosed `<think>` leaves nothing.
-2. The last line that says `Answer: ...` (any case; the line's rest is the answer, or the next line that is not blank).
+2. The last line that says `Answer: ...` (any case; the line's rest is the answer, or the next line that is not blank;
+   where that holds a box, the answer is what the box holds).
 3. The last `\\boxed{...}`.
 4. Nothing else is an answer. Two answers in form 2, or two in form 3, that differ in value, are no answer: a spray of
    guesses must not earn. A line that lists several (`1, 2, 3` or `1 or 2`) is one answer, which equals no number.
@@ -43,7 +44,8 @@ def extract_answer(text: str) -> Answer:
     """The one answer of `text` by the rule of this module."""
     shown = visible(text)
     for form, pattern in (("answer lines", ANSWER_LINE), ("boxes", BOXED)):
-        found = [answer for match in pattern.findall(shown) if (answer := match.strip().rstrip("* "))]
+        said = [text for match in pattern.findall(shown) for text in BOXED.findall(match) or [match]]
+        found = [answer for text in said if (answer := text.strip().rstrip("* "))]
         if any(not same_answer(other, found[-1]) for other in found):
             return Answer(None, f"{len(found)} {form} that differ")
         if found:
