@@ -61,6 +61,7 @@ def _failed(report, error):
 
 def _own_place(settings, disk_bytes):
     if settings["proc"]:
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # the zygote is not, and then /proc/self would belong to no one here
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")  # where memory runs out, the job goes first
     if not settings["namespaces"]:

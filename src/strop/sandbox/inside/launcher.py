@@ -40,6 +40,8 @@ def main():
     settings = json.loads(supervisor.recv(1 << 17))
     os.set_inheritable(supervisor.fileno(), False)
     preload.load(settings["packages"])
+    if not settings["namespaces"]:
+        import shutil  # noqa: F401  (the zygote clears folders with it, and can no longer import then)
     settings |= {"landlock": landlock.abi(), "filter": b"", "cgroup": 0}
     groups = None
     try:
@@ -288,6 +290,7 @@ def _enter_folder(settings, index, ids):
             settings["own_user"] = True
     readable = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", *settings["prefixes"]]
     readable += ["/etc/" + name for name in rootfs.ETC] + ["/etc/passwd", "/etc/group", "/etc/nsswitch.conf"]
+    readable += ["/etc/ssl/openssl.cnf"]
     settings |= {
         "uid": os.geteuid(),
         "box": box,

@@ -7,32 +7,9 @@ import types
 # in scope without an import: programs are often written below a header that had these
 _TYPING = frozenset(
     (
-        *(
-            "Any",
-            "Callable",
-            "DefaultDict",
-            "Deque",
-            "Dict",
-            "FrozenSet",
-            "Generator",
-            "Generic",
-            "Iterable",
-            "Iterator",
-        ),
-        *(
-            "List",
-            "Literal",
-            "Mapping",
-            "NamedTuple",
-            "Optional",
-            "Sequence",
-            "Set",
-            "Text",
-            "Tuple",
-            "Type",
-            "TypeVar",
-        ),
-        "Union",
+        *("Any", "Callable", "DefaultDict", "Deque", "Dict", "FrozenSet", "Generator", "Generic", "Iterable"),
+        *("Iterator", "List", "Literal", "Mapping", "NamedTuple", "Optional", "Sequence", "Set", "Text", "Tuple"),
+        *("Type", "TypeVar", "Union"),
     )
 )
 

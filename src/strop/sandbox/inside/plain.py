@@ -37,9 +37,12 @@ _loads = json.JSONDecoder(parse_int=_short_int).decode
 
 
 def encode(value, max_bytes=MAX_BYTES, max_depth=MAX_DEPTH, foreign=None):
-    """Bytes of `value`. `foreign(value)` may give plain data in place of an object that is none."""
+    """Bytes of `value`. `foreign(value)` may give plain data in place of an object that is none.
+
+    `max_bytes` None is for what comes from our own side: then neither size nor number of containers is bounded.
+    """
     data = _dumps(_Writer(max_bytes, max_depth, foreign).tree(value, 0)).encode()
-    if len(data) > max_bytes:
+    if max_bytes is not None and len(data) > max_bytes:
         raise PlainError(f"more than {max_bytes} bytes")
     return data
 
@@ -48,7 +51,7 @@ def decode(data, max_bytes=MAX_BYTES, max_depth=MAX_DEPTH, foreign=None):
     """The value that `encode` was given. Raises PlainError, and nothing else, for any other bytes."""
     if max_bytes is not None and len(data) > max_bytes:
         raise PlainError(f"more than {max_bytes} bytes")
-    _check_nesting(data, 2 * max_depth + 4)
+    _check_nesting(data, 2 * max_depth + 4, _MAX_BRACKETS if max_bytes is not None else len(data))
     try:
         return _Reader(foreign).value(_loads(data.decode()))
     except PlainError:
@@ -63,11 +66,11 @@ def refuse_equal_hashes(items):
         raise PlainError("too many keys of one hash")
 
 
-def _check_nesting(data, max_levels):
+def _check_nesting(data, max_levels, max_brackets):
     brackets = data.count(b"[") + data.count(b"{")
     if brackets <= max_levels:
         return
-    if brackets > _MAX_BRACKETS:
+    if brackets > max_brackets:
         raise PlainError("too many containers")
     rest = _TEXT.sub(b"", data).translate(_AS_SQUARE, _NO_BRACKETS)
     for _ in range(max_levels):
@@ -81,8 +84,8 @@ class _Writer:
     """Builds the JSON tree and counts what it will cost, so that neither size nor sharing nor cycles blow up."""
 
     def __init__(self, max_bytes, max_depth, foreign):
-        self.bytes_left = max_bytes
-        self.brackets_left = _MAX_BRACKETS
+        self.bytes_left = float("inf") if max_bytes is None else max_bytes
+        self.brackets_left = float("inf") if max_bytes is None else _MAX_BRACKETS
         self.max_depth = max_depth
         self.foreign = foreign
 

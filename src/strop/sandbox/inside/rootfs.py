@@ -45,6 +45,7 @@ def build(prefixes):
     _link(BOX + "/tmp", "/tmp")
     for folder in ("/proc", BOX, "/var/tmp"):
         os.makedirs(STAGE + folder, exist_ok=True)
+    kernel.mount("/proc", STAGE + "/proc", flags=kernel.MS_BIND | kernel.MS_REC)  # see mount_proc
     kernel.pivot_root(STAGE)
 
 
@@ -56,7 +57,10 @@ def seal():
 
 
 def mount_proc():
-    """A /proc of this pid namespace, of which a job sees only its own processes and may write nothing global."""
+    """A /proc of this pid namespace, of which a job sees only its own processes and may write nothing global.
+
+    The kernel allows it only where a /proc is already in sight, so the host's lies under it, out of reach.
+    """
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
     kernel.mount("proc", "/proc", "proc", flags, "hidepid=2")
     for name in ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"):

@@ -1,8 +1,9 @@
 """Mode `same_process`: solution and tests in one process. Weak: the program can change the tests and the records.
 
-`code` is the solution's; the tests are read from tests.py in the work folder.
+`code` is the solution's; the tests come in fds["input"].
 """
 
+import os
 import sys
 
 from loading import describe, load, show
@@ -12,8 +13,8 @@ from units import Recorder, run_tests
 def run(job, code, fds):
     """Load the program, run the tests beside it and write their records; returns the exit status of the job."""
     recorder = Recorder(fds["answers"])
-    with open("tests.py", encoding="utf-8") as file:
-        tests = compile(file.read(), "/w/tests.py", "exec")
+    with os.fdopen(fds["input"], encoding="utf-8") as file:
+        tests = compile(file.read(), "tests.py", "exec")
     try:
         module = load(code)
     except BaseException as error:

@@ -78,6 +78,8 @@ class Slot:
         limits = task["limits"]
         if limits["disk"] != self.child.disk_bytes:
             self._end_all()
+            self.child.close()
+            self._clear_box()
             self._fork(limits["disk"])
         for name in STREAMS:
             os.ftruncate(self.memory[name], 0)
@@ -101,8 +103,11 @@ class Slot:
         watch.drain(last=True)
         watch.hear()
         result = watch.result(status, meters.children_cpu() - before, wall)
+        result["peak_memory_bytes"] = self.meter.peak_bytes() or child.peak_bytes
+        result["counted"] = isinstance(self.meter, meters.Cgroup)
         result["files"] = self._fetch(child.work, task["fetch"])
         child.close()
+        self._clear_box()
         return result
 
     def _fetch(self, work, names):
@@ -135,17 +140,16 @@ class Slot:
             self._kill()
             try:
                 while True:
-                    pid, ended = os.waitpid(-1, os.WNOHANG)
+                    pid, ended, usage = os.wait4(-1, os.WNOHANG)
                     if pid == 0:
                         break
                     if child and pid == child.pid:
-                        status = ended
+                        status, child.peak_bytes = ended, usage.ru_maxrss * 1024
             except ChildProcessError:
                 break
             if time.monotonic() > deadline:
                 raise OSError("processes of a job do not end")  # the launcher replaces this whole namespace
             time.sleep(0.0005)
-        self._clear_box()
         return status
 
     def _kill(self):
@@ -179,6 +183,7 @@ class Child:
         self.work = work
         self.setup_cpu_s = cpu_s
         self.disk_bytes = disk_bytes
+        self.peak_bytes = 0
 
     def close(self):
         self.report.close()
@@ -331,7 +336,6 @@ class Watch:
             "code": code,
             "cpu_s": cpu,
             "wall_s": wall,
-            "peak_memory_bytes": self.meter.peak_bytes(),
             "lengths": [self.written[name] for name in STREAMS],
         }
 

@@ -1,0 +1,234 @@
+"""The local sandbox: programs run in forks of confined zygotes on this machine. It implements `core.protocols.Sandbox`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast, get_args
+
+from strop.core.errors import ConfigError, DataError, InfraError
+from strop.core.programs import Call, CallExecution, Execution, Limits, Program, Tier, UnitExecution
+from strop.sandbox.answers import read_answers, read_records
+from strop.sandbox.compiling import Compiler
+from strop.sandbox.inside.plain import encode
+from strop.sandbox.jobs import ANSWER_BYTES, Job, execution_of, infra
+from strop.sandbox.languages import Language, Languages
+from strop.sandbox.packages import interpreter_prefixes, package_mounts
+from strop.sandbox.zygotes import Slot, SlotLost, Zygotes
+
+AUTO: tuple[Tier, ...] = ("full", "rootless", "landlock")
+TRIES = 3
+DEFAULT_DISK = Limits().disk_bytes
+TRIAL = """
+import os, sys
+assert sys.stdin.read() == "trial", "stdin"
+open("file", "w").write("x")
+try:
+    os.setuid(0)
+except OSError:
+    pass
+assert os.path.exists("/etc/shadow") is False or not os.access("/etc/shadow", os.R_OK), "host files are readable"
+assert not os.access("/", os.W_OK), "the root is writable"
+try:
+    os.fork() or os._exit(0)
+except OSError as error:
+    sys.exit(f"fork: {error}")
+print("confined")
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxSettings:
+    """How a local sandbox is made.
+
+    `tier` auto takes the strongest that works here. `jobs` is how many run at once (None: one per core). `packages`
+    are installed distributions that programs may import, `preload` modules of them imported once for all jobs.
+    `max_jobs_per_zygote` bounds the life of a zygote. Without any tier that works nothing runs, unless `allow_unsafe`.
+    """
+
+    tier: str = "auto"
+    jobs: int | None = None
+    packages: tuple[str, ...] = ()
+    preload: tuple[str, ...] = ()
+    languages: tuple[Language, ...] = ()
+    allow_unsafe: bool = False
+    max_jobs_per_zygote: int = 20_000
+
+
+class LocalSandbox:
+    """Starts its processes at the first job (or at `start`), and ends them at `close` or with the process."""
+
+    def __init__(self, settings: SandboxSettings | None = None):
+        self.settings = settings or SandboxSettings()
+        if self.settings.tier not in ("auto", *get_args(Tier)):
+            raise ConfigError(f"no sandbox tier is called {self.settings.tier!r}; there are auto, {', '.join(AUTO)}")
+        self.languages = Languages(self.settings.languages)
+        self.cores = self.settings.jobs or len(os.sched_getaffinity(0))
+        self.refusals: dict[str, str] = {}
+        self._zygotes: Zygotes | None = None
+        self._compiler = Compiler()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def tier(self) -> Tier:
+        """The tier in use; only known once started."""
+        if self._zygotes is None:
+            raise RuntimeError("the sandbox is not started")
+        return self._zygotes.tier
+
+    async def __aenter__(self) -> LocalSandbox:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    async def start(self) -> None:
+        """Find a tier by a complete trial run. ConfigError says for each why it does not work here."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop = loop
+            self._starting = asyncio.Lock()
+            self._cores = asyncio.Semaphore(self.cores)
+            self._compiler.forget_pending()
+        async with self._starting:
+            if self._zygotes is not None and self._zygotes.failure is None:
+                self._zygotes.attach()
+                return
+            self.close()
+            for tier in self._tiers():
+                if await self._try(tier):
+                    return
+        reasons = "; ".join(f"{tier}: {reason}" for tier, reason in self.refusals.items())
+        raise ConfigError(
+            f"programs cannot be confined here ({reasons}); see docs/sandbox.md, or run them unconfined with"
+            " allow_unsafe = true"
+        )
+
+    def _tiers(self) -> tuple[Tier, ...]:
+        wanted = self.settings.tier
+        if wanted == "unsafe" and not self.settings.allow_unsafe:
+            raise ConfigError("tier unsafe runs programs unconfined; say allow_unsafe = true as well")
+        tiers = AUTO if wanted == "auto" else (cast(Tier, wanted),)
+        return (*tiers, "unsafe") if self.settings.allow_unsafe and wanted == "auto" else tiers
+
+    async def _try(self, tier: Tier) -> bool:
+        shown, searched = package_mounts(self.settings.packages)
+        packages = [(folder, self.settings.preload if i == 0 else ()) for i, folder in enumerate(reversed(searched))]
+        settings = {
+            "prefixes": [*interpreter_prefixes(), *self.languages.mounts(), *shown],
+            "packages": packages[::-1],
+            "disk_bytes": DEFAULT_DISK,
+            "max_jobs": self.settings.max_jobs_per_zygote,
+        }
+        self._zygotes = zygotes = Zygotes.start(tier, 2 * self.cores, settings)
+        zygotes.attach()
+        trial = await self.run_job(Job.script(Program(language="python", source=TRIAL, stdin=b"trial"), Limits()))
+        if trial.status == "ok" and trial.stdout == b"confined\n" or tier == "unsafe" and trial.status != "infra_error":
+            return True
+        said = trial.stderr.decode("utf-8", "replace").strip().splitlines()
+        self.refusals[tier] = trial.detail or (said[-1] if said else f"the trial ended as {trial.status}")
+        self.close()
+        return False
+
+    def close(self) -> None:
+        if self._zygotes is not None:
+            self._zygotes.close()
+            self._zygotes = None
+
+    async def run(self, program: Program, limits: Limits) -> Execution:
+        await self.start()
+        language = self.languages.find(program.language)
+        if language.in_zygote:
+            return await self.run_job(Job.script(program, limits))
+        artifact = None
+        if language.compile:
+            artifact = await self._compiler.artifact(language, program, self.run_job)
+            if isinstance(artifact, Execution):
+                return artifact
+        return await self.run_job(Job.native(program, limits, language, language.run, artifact))
+
+    async def call(self, program: Program, entry_point: str, calls: Sequence[Call], limits: Limits) -> CallExecution:
+        await self.start()
+        self._only_python(program)
+        given = encode([[list(call.args), dict(call.kwargs)] for call in calls])
+        done = await self.run_job(Job.calls(program, limits, entry_point, len(calls), given))
+        load, answers = read_answers(done.answers, len(calls))
+        if load is not None and load.kind != "value" and done.status == "ok":
+            done = done.failed(load.detail)
+        return CallExecution(execution=done.plain(), answers=answers)
+
+    async def test(
+        self, program: Program, tests: str, names: Sequence[str], limits: Limits, *, same_process: bool = False
+    ) -> UnitExecution:
+        await self.start()
+        self._only_python(program)
+        if same_process:
+            tester = await self.run_job(Job.same_process(program, tests, limits, names))
+            solution = tester
+        else:
+            tester, solution = await self._run_pair(program, tests, names, limits)
+        records, finished = read_records(tester.answers)
+        return UnitExecution(tester=tester.plain(), solution=solution.plain(), records=records, finished=finished)
+
+    def _only_python(self, program: Program) -> None:
+        if not self.languages.find(program.language).in_zygote:
+            raise DataError(f"calls and unit tests are for Python; {program.language} programs get stdin cases")
+
+    async def _run_pair(self, program: Program, tests: str, names: Sequence[str], limits: Limits) -> Any:
+        import socket
+
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with ours, theirs:
+            jobs = (Job.tester(tests, limits, names, ours.fileno()), Job.solution(program, limits, theirs.fileno()))
+            async with self._cores:  # one core for both: while one computes, the other waits for it
+                runs = [asyncio.ensure_future(self._attempts(job, 0.0)) for job in jobs]
+                with contextlib.suppress(asyncio.CancelledError):
+                    return await asyncio.gather(*runs)
+        raise asyncio.CancelledError
+
+    async def run_job(self, job: Job) -> Any:
+        """Run one job when a core is free. Infrastructure faults are retried, then reported as infra_error."""
+        arrived = time.monotonic()
+        async with self._cores:
+            return await self._attempts(job, arrived)
+
+    async def _attempts(self, job: Job, arrived: float) -> Any:
+        reason = ""
+        for _ in range(TRIES):
+            zygotes = self._zygotes
+            if zygotes is None:
+                return infra("the sandbox is closed", "full")
+            try:
+                async with self._slot(zygotes) as slot:
+                    queued = time.monotonic() - arrived if arrived else 0.0
+                    done = await self._once(zygotes, slot, job)
+                    execution = execution_of(job, done, slot.memory, zygotes.tier, queued)
+            except InfraError as error:
+                reason = str(error)
+                continue
+            if execution.status != "infra_error":
+                return execution
+            reason = execution.detail
+        return infra(reason, zygotes.tier)
+
+    @contextlib.asynccontextmanager
+    async def _slot(self, zygotes: Zygotes) -> AsyncIterator[Slot]:
+        slot = await zygotes.take()
+        try:
+            yield slot
+        except (asyncio.CancelledError, SlotLost):
+            raise  # it frees itself once its job is dead, or is gone
+        except BaseException:
+            zygotes.give(slot)
+            raise
+        else:
+            zygotes.give(slot)
+
+    async def _once(self, zygotes: Zygotes, slot: Slot, job: Job) -> Mapping[str, Any]:
+        with job.descriptors() as (names, descriptors):
+            return await zygotes.ask(slot, {**job.header(), "fds": names}, descriptors)
