@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from strop.algorithms.loss import PpoClip, Reinforce, Teach, ValueLoss
 from strop.config.schema import LearnerConfig, LoraConfig
 from strop.core.batch import Batch
+from strop.core.errors import ConfigError
 from strop.core.types import TrainingSample
 from strop.learner.learner import load_learner
 from strop.learner.optim import learning_rate
@@ -161,3 +162,31 @@ async def test_the_pad_token_is_not_written_as_an_end_token(tiny_model, tmp_path
 
 async def test_the_learner_keeps_its_promises(tiny_model, tmp_path):
     await check_learner(lambda: learner_of(tiny_model), samples(), tmp_path)
+
+
+@pytest.mark.parametrize("lora", [LoraConfig(rank=2), None], ids=["same adapter", "merged"])
+async def test_training_goes_on_from_an_adapter_folder_as_it_was_left(tiny_model, tmp_path, lora):
+    """The next stage of a LoRA run, and a finished stage that is loaded again, start from the trained weights."""
+    first = learner_of(tiny_model, lora=LoraConfig(rank=2))
+    for _ in range(3):
+        await first.update(batch())
+    left = (await first.forward(samples(), ("old",)))["old"]
+    first.export(tmp_path / "adapter")
+    second = learner_of(tmp_path / "adapter", lora=lora, needs=("reference",))
+    assert [name for name, _ in second.weights()] == [name for name, _ in first.weights()]
+    for _ in range(2):
+        started = await second.forward(samples(), ("old", "reference"))
+        for a, b in zip(left, started["reference"], strict=True):
+            assert a.logprobs == pytest.approx(b.logprobs, abs=1e-5)
+        await second.update(batch())
+    assert np.abs(left[0].logprobs - started["old"][0].logprobs).max() > 1e-3
+    second.export(tmp_path / "again")
+    third = learner_of(tmp_path / "again", lora=lora)
+    for (name, a), (_, b) in zip(second.weights(), third.weights(), strict=True):
+        assert torch.allclose(a, b, atol=1e-6), name
+
+
+async def test_an_adapter_of_another_rank_is_refused(tiny_model, tmp_path):
+    learner_of(tiny_model, lora=LoraConfig(rank=2)).export(tmp_path / "adapter")
+    with pytest.raises(ConfigError, match=r"rank 4 .* rank 2"):
+        learner_of(tmp_path / "adapter", lora=LoraConfig(rank=4))

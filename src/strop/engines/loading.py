@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from peft import PeftConfig, PeftModel
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
@@ -26,7 +27,7 @@ def load_engine(
 ) -> TorchEngine:
     """An engine over the transformers model in `folder`, on the configured device and in its dtype."""
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, config.dtype))
+        model = _load_merged(folder, getattr(torch, config.dtype))
     except (OSError, ValueError) as error:
         raise DataError(f"{folder}: not a causal language model that transformers loads: {error}") from error
     limit = model.config.max_position_embeddings
@@ -42,6 +43,15 @@ def load_engine(
         config=config,
         max_context=max_context or limit,
     )
+
+
+def _load_merged(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+    """The model in `folder`, an adapter merged in float32, as the learner's are when they are published."""
+    if not (folder / "adapter_config.json").is_file():
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    base = PeftConfig.from_pretrained(str(folder)).base_model_name_or_path
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    return PeftModel.from_pretrained(model, str(folder)).merge_and_unload().to(dtype)
 
 
 @torch.inference_mode()

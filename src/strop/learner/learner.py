@@ -58,7 +58,7 @@ class TorchLearner:
         self.optimizer = make_optimizer(policy.parameters(), config)
         self._version = start_version
         self._share = choose_packing(policy, config)
-        self._reference = policy.frozen_copy() if "reference" in needs and not policy.is_adapter else None
+        self._reference = policy.frozen_copy() if "reference" in needs and not policy.starts_plain else None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="learner")
 
     @property

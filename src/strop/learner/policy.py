@@ -32,13 +32,20 @@ TOKENIZER_FILES = (
 
 
 class Policy(nn.Module):
-    """A decoder with its head. `source` is the folder it came from; the tokenizer files are copied from there."""
+    """A decoder with its head. `source` is the folder it came from; the tokenizer files are copied from there.
 
-    def __init__(self, model: PreTrainedModel, source: Path | None, lora: LoraConfig | None, value_head: bool) -> None:
+    A model that holds an adapter already goes on with it; `starts_plain` says that the plain model is what training
+    starts from, so that switching the adapter off gives the reference.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel | PeftModel, source: Path | None, lora: LoraConfig | None, value_head: bool
+    ) -> None:
         super().__init__()
         self.source = source
-        self.is_adapter = lora is not None
-        self.model: PreTrainedModel | PeftModel = model if lora is None else _with_lora(model, lora)
+        goes_on = isinstance(model, PeftModel)
+        self.starts_plain = lora is not None and not goes_on
+        self.model: PreTrainedModel | PeftModel = model if lora is None or goes_on else _with_lora(model, lora)
         self.value_head: nn.Linear | None = None
         if value_head:
             self.value_head = nn.Linear(model.config.hidden_size, 1, dtype=model.dtype, device=model.device)
@@ -65,8 +72,8 @@ class Policy(nn.Module):
         return self.plain.get_output_embeddings()(hidden)
 
     def reference(self) -> Any:
-        """A context in which the policy is what training started from; only under LoRA."""
-        return self.model.disable_adapter() if isinstance(self.model, PeftModel) else nullcontext()
+        """A context in which the policy is what training started from; only where it `starts_plain`."""
+        return self.model.disable_adapter() if self.starts_plain else nullcontext()
 
     def frozen_copy(self) -> Policy:
         """The policy as it stands, never to be trained."""
@@ -103,16 +110,39 @@ class Policy(nn.Module):
 
 
 def load_policy(folder: Path, config: LearnerConfig, *, value_head: bool = False) -> Policy:
-    """The model in `folder`: float32 masters (float64 under float64), on the configured device."""
+    """The model in `folder`: float32 masters (float64 under float64), on the configured device.
+
+    An adapter folder is trained further as the same adapter under LoRA, else merged into its model.
+    """
     dtype = torch.float64 if config.dtype == "float64" else torch.float32
+    base = PeftConfig.from_pretrained(str(folder)).base_model_name_or_path if _is_adapter(folder) else folder.resolve()
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+        model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype)
+        if config.activation_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        if _is_adapter(folder):
+            model = PeftModel.from_pretrained(model, str(folder), is_trainable=config.lora is not None)
     except (OSError, ValueError) as error:
         raise DataError(f"{folder}: not a causal language model that transformers loads: {error}") from error
+    if isinstance(model, PeftModel):
+        merged = config.lora is None
+        model = model.merge_and_unload().requires_grad_(True) if merged else _checked(model, folder, config.lora)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
-    if config.activation_checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
     return Policy(model.to(device), folder, config.lora, value_head)
+
+
+def _is_adapter(folder: Path) -> bool:
+    return (folder / "adapter_config.json").is_file()
+
+
+def _checked(model: PeftModel, folder: Path, wanted: LoraConfig) -> PeftModel:
+    held = model.peft_config["default"]
+    if (held.r, held.lora_alpha) != (wanted.rank, wanted.alpha):
+        raise ConfigError(
+            f"learner.lora has rank {wanted.rank} and alpha {wanted.alpha:g}, the adapter in {folder} has rank {held.r} "
+            f"and alpha {held.lora_alpha:g}; give the same, or no lora to train the merged model"
+        )
+    return model
 
 
 def _with_lora(model: PreTrainedModel, config: LoraConfig) -> PeftModel:
