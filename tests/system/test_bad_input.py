@@ -87,6 +87,31 @@ OVERRIDES = [
     ("model.max_context=100000", ["max_context is 100000"]),
     ("model.max_context=20", ["domain sum, task", "context 20"]),
     ("engine.device=tpuu", ["engine.device = 'tpuu'"]),
+    ("learner.learning_rate=inf", ["learner.learning_rate", "finite number"]),
+    ("rewards.accuracy.weight=nan", ["rewards.0.weight", "finite number"]),
+    ("stages.rl.algorithm.kl_coef=inf", ["kl_coef", "finite number"]),
+    ("sampling.temperature=inf", ["sampling.temperature", "finite number"]),
+    ("sampling.temperature=1e-45", ["sampling.temperature", "at least 0.001"]),
+    ("evaluation.temperature=1e-45", ["evaluation.temperature", "at least 0.001"]),
+    ("stages.rl.steps=true", ["stages.0.steps", "number", "True"]),
+    ("stages.rl.steps='2'", ["stages.0.steps", "number", "'2'"]),
+    ("model.max_context='2000'", ["model.max_context", "number"]),
+    ("model.max_context=1", ["model.max_context", "greater than 1"]),
+    ("engine.threads=1000000", ["engine.threads", "1024"]),
+    ("sampling.stop=['']", ["sampling.stop", "empty text"]),
+    ("evaluation.ks=[]", ["evaluation.ks", "at least 1 item"]),
+    ("evaluation.ks=[0]", ["evaluation.ks", "at least 1 each"]),
+    ("name='../x'", ["name", "without slashes"]),
+    ("name=''", ["name", "short text"]),
+    ("name='" + "x" * 300 + "'", ["name", "short text"]),
+    ("stages.rl.name='a/b'", ["stages.0.name", "without slashes"]),
+    ("stages.rl.name=base", ["stages.0.name", "choose another"]),
+    ("stages.rl.name=rl-step-2", ["stages.0.name", "choose another"]),
+    ("domains.sum.name=''", ["domains.0.name", "at least 1 character"]),
+    ("sampling.stop.first.x=1", ["sampling.stop"]),
+    ("output=run.toml", ["run.toml", "check the path"]),
+    ("output=/proc/nowhere", ["/proc/nowhere", "check the path"]),
+    ("model.path=.", ["no tokenizer that transformers loads"]),
 ]
 
 
@@ -136,6 +161,8 @@ def test_a_bad_recipe_is_one_line_and_exit_code_2(strop, override, said):
     ("text", "said"),
     [
         ("name = ", ["not valid TOML"]),
+        ("a = " + "[" * 5000 + "]" * 5000, ["not valid TOML"]),
+        ("a = 1\na = 2", ["not valid TOML", "overwrite"]),
         ("", ["'name' is missing"]),
         (RECIPE.replace('[[domains]]\nname = "sum"', '[[domains]]\nname = "sum"\ncolour = 1'), ["domains.0.colour"]),
         (RECIPE + '[[stages]]\nstage = "rl"\nsteps = 1\n', ["two stages are named 'rl'"]),
@@ -192,6 +219,27 @@ def test_init_writes_a_recipe_that_loads_and_names_the_data(strop, place):
     assert recipe["domains"][0]["tasks"]["params"]["path"] == str(place / "rows.jsonl")
     assert strop("train", "mine", "--dry-run").returncode == 0
     assert_one_line(strop("init", "rows.jsonl", "--folder", "mine"), ["exists"])
+
+
+def test_init_quotes_what_it_is_given(strop, place):
+    rows = [json.dumps({'the "prompt"': f"Say {n}", "right": str(n)}) for n in range(40)]
+    data = place / 'my "ünï" rows.jsonl'
+    data.write_text("\n".join(rows))
+    done = strop("init", str(data), "--folder", 'my "own"', "--prompt", 'the "prompt"', "--reference", "right")
+    assert done.returncode == 0, done.stderr
+    recipe = tomllib.loads((place / 'my "own"' / "run.toml").read_text())
+    assert recipe["name"] == 'my "own"'
+    assert recipe["domains"][0]["tasks"]["params"] == {
+        "path": str(data),
+        "prompt": 'the "prompt"',
+        "reference": "right",
+    }
+    assert_one_line(strop("init", str(data), "--prompt", 'the "prompt"', "--folder", "run.toml"), ["run.toml"])
+
+
+def test_an_override_below_a_list_of_plain_values(strop, place):
+    (place / "run.toml").write_text('domains = ["sum"]')
+    assert_one_line(strop("train", "run.toml", "domains.sum.weight=2"), ["'sum' is below a plain value"])
 
 
 def test_the_installed_command_says_the_same(place):

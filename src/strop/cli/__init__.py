@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -32,8 +33,16 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(args=arguments)
     except StropError as error:
-        print(f"strop: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        _end(str(error))
+    except OSError as error:  # a path of the user's, or a full disk
+        place = f"{error.filename}: " if error.filename is not None else ""
+        _end(f"{place}{error.strerror or error}; check the path, its permissions and the free space")
     except KeyboardInterrupt:
         print("strop: stopped; go on with the same command and --resume", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def _end(message: str) -> NoReturn:
+    """One line, whatever a library or a user's code put into the message."""
+    print("strop: " + " ".join(message.split()), file=sys.stderr)
+    raise SystemExit(2) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from strop.core.errors import ConfigError
 
 RECIPE = """\
 # Made by `strop init`. Every key and its default: docs/configuration.md
-name = "{name}"
+name = {name}
 seed = 0
 
 [model]
@@ -36,8 +37,8 @@ name = "accuracy"
 use = "exact"
 
 [[domains]]
-name = "{name}"
-tasks = {{ use = "files", params = {{ path = "{path}"{columns} }} }}
+name = {name}
+tasks = {{ use = "files", params = {{ path = {path}{columns} }} }}
 
 [[stages]]
 stage = "rl"
@@ -57,12 +58,18 @@ def init(
     """Write FOLDER/run.toml, which trains on DATA with exact match as the reward."""
     from strop.tasks.files import Files
 
+    name = folder.resolve().name
     columns = {k: v for k, v in (("prompt", prompt), ("reference", reference)) if v}
-    source = Files(path=str(data), domain=folder.name, **columns)
+    source = Files(path=str(data), domain=name, **columns)
     target = folder / "run.toml"
     if target.exists():
         raise ConfigError(f"{target} exists; give another --folder, or delete it")
     folder.mkdir(parents=True, exist_ok=True)
-    extra = "".join(f', {name} = "{value}"' for name, value in columns.items())
-    target.write_text(RECIPE.format(name=folder.name, path=data.resolve(), columns=extra))
+    extra = "".join(f", {key} = {_toml(value)}" for key, value in columns.items())
+    target.write_text(RECIPE.format(name=_toml(name), path=_toml(str(data.resolve())), columns=extra))
     print(f"{target}: {len(source)} training tasks. Next: strop train {folder}")
+
+
+def _toml(text: str) -> str:
+    """`text` as a TOML string: a JSON string is one."""
+    return json.dumps(text, ensure_ascii=False)

@@ -24,7 +24,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
         raise ConfigError(f"no recipe at {path}: give a TOML file, or a folder that holds run.toml")
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{file}: not valid TOML: {error}") from error
     for override in overrides:
         apply_override(content, override)
@@ -56,7 +56,7 @@ def apply_override(content: dict[str, Any], override: str) -> None:
 def _enter(place: Any, key: str, override: str) -> Any:
     if isinstance(place, dict):
         return place.setdefault(key, {})
-    if isinstance(place, list):
+    if isinstance(place, list) and all(isinstance(item, dict) for item in place):
         for number, item in enumerate(place):
             if key in (str(number), item.get("name"), item.get("stage")):
                 return item
@@ -68,7 +68,7 @@ def _enter(place: Any, key: str, override: str) -> Any:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
 
 

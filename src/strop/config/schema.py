@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 Dtype = Literal["float32", "bfloat16", "float64"]
+MIN_TEMPERATURE = 1e-3  # below it logits over the temperature leave the range of float32
+TAKEN_STAGE_NAMES = re.compile(r"base|.*-step-\d+")  # evaluations of a run carry these names
 
 
 class Section(BaseModel):
-    """Unknown keys are errors; values never change after loading."""
+    """Unknown keys are errors; values never change after loading; numbers are finite and written as numbers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers_are_numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        wanted = {annotation, *get_args(annotation)}
+        if wanted & {int, float} and not wanted & {str, bool} and isinstance(value, (str, bool)):
+            raise ValueError(f"should be a valid number, got {value!r}")
+        return value
+
+
+def file_name(value: str, what: str) -> str:
+    """`value`, which names a folder or file of the run; ValueError when it cannot."""
+    if value.strip() in ("", ".", "..") or "/" in value or "\0" in value or len(value.encode()) > 200:
+        raise ValueError(f"{what} names a folder: give a short text without slashes, got {value[:60]!r}")
+    return value
+
+
+def possible_temperature(value: float) -> float:
+    if 0 < value < MIN_TEMPERATURE:
+        raise ValueError(f"must be 0 (greedy) or at least {MIN_TEMPERATURE}, got {value}")
+    return value
 
 
 class Component(Section):
@@ -28,7 +53,7 @@ class ModelConfig(Section):
 
     path: str
     chat_template: str | None = None
-    max_context: int | None = Field(None, gt=0)
+    max_context: int | None = Field(None, gt=1)
 
 
 class EngineConfig(Section):
@@ -37,7 +62,7 @@ class EngineConfig(Section):
     max_rows: int = Field(64, gt=0)
     cache_tokens: int = Field(16384, gt=0)
     deterministic: bool = False
-    threads: int | None = Field(None, gt=0)
+    threads: int | None = Field(None, gt=0, le=1024)
 
 
 class LoraConfig(Section):
@@ -74,9 +99,18 @@ class SamplingConfig(Section):
     top_k: int = Field(0, ge=0)
     stop: tuple[str, ...] = ()
 
+    _possible_temperature = field_validator("temperature")(possible_temperature)
+
+    @field_validator("stop")
+    @classmethod
+    def _stop_is_text(cls, stop: tuple[str, ...]) -> tuple[str, ...]:
+        if "" in stop:
+            raise ValueError("holds an empty text, which would end every answer at once; remove it")
+        return stop
+
 
 class RewardConfig(Component):
-    name: str
+    name: str = Field(min_length=1)
     weight: float = 1.0
     per: Literal["rollout", "group"] = "rollout"
     gate: str | None = None
@@ -86,7 +120,7 @@ class RewardConfig(Component):
 class DomainConfig(Section):
     """`tasks` and `held_out` are task sources; `transfer` domains are evaluated and never trained on."""
 
-    name: str
+    name: str = Field(min_length=1)
     tasks: Component
     held_out: Component | None = None
     environment: Component = Component(use="single_turn")
@@ -129,10 +163,19 @@ class EvaluationConfig(Section):
     every_steps: int = Field(0, ge=0)
     num_tasks: int = Field(64, gt=0)
     num_samples: int = Field(1, gt=0)
-    ks: tuple[int, ...] = (1,)
+    ks: tuple[int, ...] = Field((1,), min_length=1)
     temperature: float = Field(0.0, ge=0)
     seed: int = 0
     concurrency: int = Field(64, gt=0)
+
+    _possible_temperature = field_validator("temperature")(possible_temperature)
+
+    @field_validator("ks")
+    @classmethod
+    def _ks_count(cls, ks: tuple[int, ...]) -> tuple[int, ...]:
+        if min(ks) < 1:
+            raise ValueError(f"must be at least 1 each, got {min(ks)}")
+        return ks
 
 
 class SaveConfig(Section):
@@ -162,7 +205,14 @@ class StageConfig(Section):
 
     @property
     def title(self) -> str:
-        return self.name or self.stage
+        return self.name if self.name is not None else self.stage
+
+    @field_validator("name")
+    @classmethod
+    def _usable_name(cls, name: str | None) -> str | None:
+        if name is not None and TAKEN_STAGE_NAMES.fullmatch(file_name(name, "a stage's name")):
+            raise ValueError(f"{name!r} is the name of one of the run's own evaluations; choose another")
+        return name
 
 
 class RunConfig(Section):
@@ -179,6 +229,11 @@ class RunConfig(Section):
     domains: tuple[DomainConfig, ...] = Field(min_length=1)
     evaluation: EvaluationConfig = EvaluationConfig()
     stages: tuple[StageConfig, ...] = Field(min_length=1)
+
+    @field_validator("name")
+    @classmethod
+    def _usable_name(cls, name: str) -> str:
+        return file_name(name, "a run's name")
 
     @model_validator(mode="after")
     def _distinct_names(self) -> RunConfig:
