@@ -60,7 +60,9 @@ async def test_calls_and_arguments(calls, wanted, value):
 
 async def test_knowing_when_not_to_call():
     assert (await score([], [], "There is no tool for that.")).value == 1.0
+    assert (await score([], [], "<think>No <tool_call> here.</think>There is none.")).value == 1.0
     assert (await score([], [], "  ")).value == 0.0
+    assert (await score([], [], "<think>Hm")).value == 0.0
     assert (await score([call("f")], [], "Let me see.")).value == 0.0
     assert (await score([], [], '<tool_call>{"name": f}</tool_call>')).value == 0.0
 

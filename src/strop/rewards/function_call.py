@@ -18,6 +18,7 @@ from strop.core.errors import InfraError, RewardError
 from strop.core.programs import Answer, Call, Limits, Program
 from strop.core.protocols import Sandbox
 from strop.core.types import JSON, Rollout, Score, Task, ToolCall
+from strop.rewards.extract import visible
 
 OPTIONAL = ""
 UNREADABLE = "<tool_call>"  # what the renderer leaves in the text where a call is not valid JSON
@@ -39,11 +40,11 @@ class FunctionCallReward:
         wanted = _wanted_calls(task)
         message = rollout.turns[-1].message if rollout.turns else None
         calls = message.tool_calls if message is not None else ()
-        if message is not None and UNREADABLE in message.content:
+        words = visible(message.content) if message is not None else ""
+        if UNREADABLE in words:
             return Score(value=0.0, detail="a call that is not valid JSON")
         if not wanted:
-            answered = not calls and message is not None and bool(message.content.strip())
-            return Score(value=float(answered), detail=f"{len(calls)} calls, none is right")
+            return Score(value=float(not calls and bool(words.strip())), detail=f"{len(calls)} calls, none is right")
         if len(calls) != len(wanted):
             return Score(value=0.0, detail=f"{len(calls)} calls, {len(wanted)} wanted")
         try:
