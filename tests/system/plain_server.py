@@ -17,7 +17,7 @@ from strop.core.errors import ConfigError
 from strop.core.programs import Answer, Call, CallExecution, Execution, Limits, Program, UnitExecution, UnitRecord
 from strop.sandbox.server import ServeConfig, serve_forever
 
-COMMANDS = {"python": [sys.executable, "-I", "-S", "-c"], "bash": ["bash", "-c"]}
+COMMANDS = {"python": [sys.executable, "-I", "-S", "-c"], "bash": ["bash", "-c"], "echo": ["echo"]}
 CALLING = """
 calls = {calls!r}
 for args, kwargs in calls:
@@ -32,7 +32,7 @@ class PlainSandbox:
         if program.language == "broken":
             raise OSError("no space left for the jail\nnone at all")
         if program.language not in COMMANDS:
-            raise ConfigError(f"unknown language {program.language!r}; known are bash, python")
+            raise ConfigError(f"unknown language {program.language!r}; known are bash, echo, python")
         began = time.monotonic()
         process = await asyncio.create_subprocess_exec(
             *COMMANDS[program.language],
@@ -80,8 +80,10 @@ class PlainSandbox:
 
 @contextlib.asynccontextmanager
 async def open_plain() -> AsyncIterator[PlainSandbox]:
-    yield PlainSandbox()
-    print("closed", flush=True)
+    try:
+        yield PlainSandbox()
+    finally:
+        print("closed", flush=True)
 
 
 def main() -> None:

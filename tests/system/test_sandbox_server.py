@@ -92,7 +92,7 @@ async def test_the_three_calls_answer_as_the_sandbox_behind_them(start):
 
 
 async def test_no_job_is_lost_or_doubled_when_a_server_dies(start):
-    doomed, other = start(), start()
+    doomed, other = start("--capacity", 6), start("--capacity", 6)
     finished = 0
 
     async def one(sandbox, number):
@@ -158,7 +158,7 @@ async def test_a_fault_of_the_sandbox_is_tried_again_and_then_told(start):
         execution = await sandbox.run(Program(language="broken", source=""), LIMITS)
         assert execution.status == "infra_error"
         assert execution.detail == "OSError: no space left for the jail none at all"
-        with pytest.raises(ConfigError, match="unknown language 'cobol'; known are bash, python"):
+        with pytest.raises(ConfigError, match="unknown language 'cobol'; known are bash, echo, python"):
             await sandbox.run(Program(language="cobol", source=""), LIMITS)
         assert (await sandbox.run(bash("echo 1"), LIMITS)).status == "ok"
         text = (await asyncio.to_thread(httpx2.get, f"{server.url}/metrics")).text
@@ -176,13 +176,13 @@ async def test_a_small_domain_is_not_starved(start):
         order.append(name)
 
     async with RemoteSandbox([start("--capacity", 1).url]) as sandbox:
-        large = [asyncio.create_task(one(sandbox.for_domain("large"), "large")) for _ in range(200)]
+        large = [asyncio.create_task(one(sandbox.for_domain("large"), "large")) for _ in range(60)]
         await asyncio.sleep(0.1)
-        await asyncio.gather(*(one(sandbox.for_domain("small"), "small") for _ in range(10)))
+        await asyncio.gather(*(one(sandbox.for_domain("small"), "small") for _ in range(5)))
         at = len(order)
         await asyncio.gather(*large)
-    assert order.count("small") == 10 and len(order) == 210
-    assert at < 60, "ten jobs waited for more than their turn among two hundred"
+    assert order.count("small") == 5 and len(order) == 65
+    assert at < 35, "five jobs waited for more than their turn among sixty"
 
 
 async def test_the_least_loaded_server_is_chosen(start):
@@ -205,6 +205,9 @@ def test_beyond_loopback_a_token_is_required(start):
     out, err = process.communicate(timeout=30)
     assert process.returncode != 0 and out == ""
     assert err.strip() == "listening on '0.0.0.0' is open to other machines: give a token, or use 127.0.0.1"
+    taken = start().url.rpartition(":")[2]
+    process = launch("--port", taken)
+    assert f"cannot listen on 127.0.0.1:{taken}: Address already in use" in process.communicate(timeout=30)[1]
     server = start("--host", "0.0.0.0", "--token", "s3cret")
     url = server.url.replace("0.0.0.0", "127.0.0.1")
     for headers in ({}, {"Authorization": "Bearer s3cre"}, {"Authorization": "s3cret"}):
@@ -250,9 +253,9 @@ async def test_a_full_queue_is_429_and_clients_recover(start):
         refused = next(answer for answer in answers if answer.status_code == 429)
         assert refused.headers["retry-after"] == "1" and "waiting" in refused.json()["error"]
     async with RemoteSandbox([url]) as one, RemoteSandbox([url]) as two:
-        jobs = [sandbox.run(bash(f"sleep 0.05; echo {i}"), LIMITS) for i in range(10) for sandbox in (one, two)]
+        jobs = [sandbox.run(bash(f"sleep 0.05; echo {i}"), LIMITS) for i in range(5) for sandbox in (one, two)]
         done = await asyncio.gather(*jobs)
-    assert [execution.stdout for execution in done] == [b"%d\n" % i for i in range(10) for _ in range(2)]
+    assert [execution.stdout for execution in done] == [b"%d\n" % i for i in range(5) for _ in range(2)]
 
 
 async def test_one_key_is_one_job(start, tmp_path):
@@ -315,14 +318,14 @@ VALUES = st.recursive(
 @st.composite
 def nearly_right(draw):
     """A right body of one of the paths with one field of it replaced."""
-    whole = body(key=draw(st.text(max_size=3)), source="")
+    whole = body(key=draw(st.text(max_size=3)), language="echo")  # a command that no argument can turn against us
     whole |= draw(st.sampled_from([{}, {"entry_point": "f", "calls": []}, {"tests": "", "names": []}]))
     part = whole[draw(st.sampled_from(["program", "limits"]))] if draw(st.booleans()) else whole
     part[draw(st.sampled_from(FIELDS))] = draw(VALUES)
     return json.dumps(whole).encode()
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(["/run", "/call", "/test"]),
     st.binary(max_size=40) | VALUES.map(lambda value: json.dumps(value).encode()) | nearly_right(),

@@ -200,36 +200,39 @@ def make_app(table: JobTable, config: ServeConfig) -> ASGIApp:
     return app if config.token is None else _TokenGate(app, config.token)
 
 
-async def serve(sandbox: Sandbox, config: ServeConfig, *, ready: Callable[[str], None] = lambda url: None) -> None:
-    """Serve until cancelled; then running jobs finish or, after `grace_s`, are cancelled. `ready` is given the URL.
+async def serve(
+    sandbox: Sandbox, config: ServeConfig, listener: socket.socket, *, ready: Callable[[str], None] = lambda url: None
+) -> None:
+    """Serve on `listener` until cancelled; then running jobs finish or, after `grace_s`, are cancelled.
 
-    ConfigError where the address cannot be used, needs a token, or the sandbox fails a trial run.
+    `ready` is given the URL. ConfigError where the sandbox fails a trial run.
     """
-    listener = _listen(config)
-    with contextlib.closing(listener):
-        table = JobTable(sandbox, tier=await _trial(sandbox), capacity=config.capacity, keep_s=config.keep_s)
-        server = _Server(
-            uvicorn.Config(
-                make_app(table, config),
-                log_level="warning",
-                access_log=False,
-                lifespan="off",
-                ws="none",
-                timeout_keep_alive=75,
-                timeout_graceful_shutdown=max(1, round(config.grace_s)),
-                server_header=False,
-            )
+    table = JobTable(sandbox, tier=await _trial(sandbox), capacity=config.capacity, keep_s=config.keep_s)
+    server = _Server(
+        uvicorn.Config(
+            make_app(table, config),
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            backlog=1024,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=max(1, round(config.grace_s)),
+            server_header=False,
         )
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
+    )
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.01)
+        ready(_url(listener))
+        await asyncio.shield(serving)
+    finally:
+        server.should_exit = True
         try:
-            ready(_url(listener))
-            await asyncio.shield(serving)
+            await serving
         finally:
-            server.should_exit = True
-            try:
-                await serving
-            finally:
-                await table.close()
+            await table.close()
 
 
 def serve_forever(
@@ -238,30 +241,39 @@ def serve_forever(
     *,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Open a sandbox and serve it until SIGINT or SIGTERM. For the main thread of a process of its own."""
+    """Open a sandbox and serve it until SIGINT or SIGTERM. For the main thread of a process of its own.
 
-    async def main() -> None:
+    ConfigError, before the sandbox is opened, where the address needs a token or cannot be used.
+    """
+
+    async def main(listener: socket.socket) -> None:
         task = asyncio.current_task()
         assert task is not None
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         async with open_sandbox() as sandbox:
-            await serve(sandbox, config, ready=ready)
+            await serve(sandbox, config, listener, ready=ready)
 
-    with contextlib.suppress(asyncio.CancelledError):
-        asyncio.run(main())
+    with contextlib.closing(bind(config)) as listener, contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(main(listener))
 
 
-def _listen(config: ServeConfig) -> socket.socket:
+def bind(config: ServeConfig) -> socket.socket:
+    """A socket at the address of `config` that does not listen yet; ConfigError where that is not to be."""
     try:
         found = socket.getaddrinfo(config.host or None, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
         if config.token is None and not ipaddress.ip_address(address[0]).is_loopback:
             raise ConfigError(f"listening on {config.host!r} is open to other machines: give a token, or use 127.0.0.1")
-        return socket.create_server(address[:2], family=family, backlog=1024)
+        with contextlib.ExitStack() as on_error:
+            listener = on_error.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            on_error.pop_all()
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"cannot listen on {config.host}:{config.port}: {reason}; choose another address") from None
+    return listener
 
 
 def _url(listener: socket.socket) -> str:

@@ -26,10 +26,10 @@ from strop.core.programs import (
     UnitExecution,
     UnitRecord,
 )
-from strop.sandbox.inside import plain
+from strop.sandbox.inside import plain  # untyped, since it also runs where nothing of strop is
 
 MAX_PLAIN_BYTES = 64 << 20
-MAX_PLAIN_DEPTH = 100
+MAX_PLAIN_DEPTH = plain.MAX_DEPTH + 2  # arguments come in a tuple or dict of their own
 MAX_INT = 2**63 - 1
 KEY_CHARS = 200
 
@@ -194,7 +194,7 @@ def _read_bytes(value: Any, name: str) -> bytes:
 
 
 def _write_plain(value: Any) -> str:
-    return _write_bytes(plain.encode(value))
+    return _write_bytes(plain.encode(value, max_bytes=MAX_PLAIN_BYTES, max_depth=MAX_PLAIN_DEPTH))
 
 
 def _read_plain(value: Any, name: str) -> Any:
@@ -301,8 +301,19 @@ EXECUTION = Form(
     },
 )
 CALL = Form(Call, {"args": Kind(_write_plain, _read_args), "kwargs": Kind(_write_plain, _read_kwargs)})
-ANSWER = Form(Answer, {"kind": _one_of(("value", "error", "none")), "value": PLAIN, "detail": TEXT})
-CALL_EXECUTION = Form(CallExecution, {"execution": EXECUTION.kind(), "answers": _many(ANSWER.kind())})
+_ANSWER = Form(Answer, {"kind": _one_of(("value", "error", "none")), "value": PLAIN, "detail": TEXT})
+
+
+def _write_answer(answer: Answer) -> dict[str, Any]:
+    """An answer that cannot be written is one that could not be read: a program makes it, so it is no infra_error."""
+    try:
+        return _ANSWER.to_json(answer)
+    except plain.PlainError as error:
+        return _ANSWER.to_json(Answer(kind="none", detail=str(error)))
+
+
+ANSWER = Kind(_write_answer, _ANSWER.from_json)
+CALL_EXECUTION = Form(CallExecution, {"execution": EXECUTION.kind(), "answers": _many(ANSWER)})
 UNIT_RECORD = Form(
     UnitRecord, {"name": TEXT, "outcome": _one_of(("passed", "failed", "error", "skipped")), "detail": TEXT}
 )

@@ -143,6 +143,14 @@ def test_arguments_that_are_not_plain_data_are_refused():
             wire.CALL.from_json({name: call[name]})
 
 
+def test_an_answer_too_large_to_be_written_is_no_answer():
+    execution = Execution(status="ok", tier="full")
+    value = ["[" * 64] * 5000  # each text is sent as it is, all together have too many brackets
+    called = CallExecution(execution=execution, answers=(Answer(kind="value", value=value), Answer(kind="value")))
+    answers = wire.CALL_EXECUTION.load(wire.CALL_EXECUTION.dump(called)).answers
+    assert [answer.kind for answer in answers] == ["none", "value"]
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
     lambda inner: (
