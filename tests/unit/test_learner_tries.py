@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strop.core.types import NOT_SAMPLED, TrainingSample
-from strop.learner.plan import plan_micro_batches, plan_ranks
+from strop.learner.plan import plan_micro_batches
 from strop.learner.tries import build_tries
 
 
@@ -53,12 +53,3 @@ def test_micro_batches_hold_every_trie_once_within_their_area(sizes, budget):
     batches = plan_micro_batches(sizes, max_tokens=budget)
     assert sorted(n for batch in batches for n in batch) == list(range(len(sizes)))
     assert all(len(b) == 1 or len(b) * max(sizes[n] for n in b) <= budget for b in batches)
-
-
-def test_every_rank_gets_as_many_micro_batches():
-    sizes = [900, 500, 400, 300, 200, 100, 50]
-    ranks = plan_ranks([[n] for n in range(len(sizes))], sizes, num_ranks=3)
-    assert len({len(rank) for rank in ranks}) == 1
-    assert sorted(n for rank in ranks for batch in rank for n in batch) == list(range(len(sizes)))
-    loads = [sum(sizes[n] for batch in rank for n in batch) for rank in ranks]
-    assert max(loads) <= 1.2 * min(loads)
