@@ -8,7 +8,7 @@ from making import group
 from strop.algorithms.advantage import DomainScaled, Gae, Grpo
 from strop.algorithms.keep import KeepAll, KeepSignal
 from strop.algorithms.kl import KlInReward
-from strop.algorithms.loss import Cispo, Gspo, Importance, KlPenalty, PpoClip, Reinforce, ValueLoss
+from strop.algorithms.loss import Cispo, EntropyBonus, Gspo, Importance, KlPenalty, PpoClip, Reinforce, ValueLoss
 from strop.algorithms.presets import PRESETS, make_algorithm
 from strop.config.schema import AlgorithmConfig
 from strop.core.batch import samples_of
@@ -101,6 +101,12 @@ def test_k1_goes_into_the_reward_and_k2_into_the_loss():
     in_reward = made(preset="rloo", kl_coef=0.1, kl_estimator="k1")
     assert isinstance(in_reward.advantage, KlInReward) and in_reward.loss == Reinforce()
     assert made(preset="rloo", kl_coef=0.1).loss == KlPenalty(Reinforce(), 0.1, "k2")
+
+
+def test_an_entropy_bonus_is_wrapped_around_the_loss_of_any_preset():
+    assert made(preset="rloo", entropy_coef=0.01).loss == EntropyBonus(Reinforce(), 0.01)
+    assert made(preset="ppo", entropy_coef=0.01).loss == ValueLoss(EntropyBonus(PpoClip(clip_high=0.2), 0.01))
+    assert made(preset="rloo").loss == Reinforce()
 
 
 def reference_outputs(groups, gaps):

@@ -27,6 +27,7 @@ from transformers import (
     MistralForCausalLM,
 )
 
+from strop.algorithms.loss import EntropyBonus, Reinforce
 from strop.core.errors import DataError
 from strop.learner.check import fits_tries
 from strop.learner.forward import run_shared
@@ -117,6 +118,33 @@ def test_entropy_is_that_of_the_sampled_distribution():
     torch.testing.assert_close(outputs[1].entropy[2], whole)
     torch.testing.assert_close(outputs[2].entropy[2], three)
     assert outputs[2].entropy[4].abs() < 1e-12  # one kept id leaves nothing open
+
+
+def dense_entropies(model, sample):
+    """Straight from the definition: -sum p log p of each distribution that a trained token was drawn from."""
+    logits = model(input_ids=torch.from_numpy(sample.token_ids.astype(np.int64))[None]).logits[0]
+    found = torch.zeros(len(sample), dtype=logits.dtype)
+    for t in np.flatnonzero(sample.loss_mask):
+        kept = None if sample.support is None else sample.support[t]
+        row = logits[t - 1] if kept is None else logits[t - 1, torch.tensor(kept, dtype=torch.long)]
+        found[t] = torch.distributions.Categorical(logits=row / (sample.temperature or 1.0)).entropy()
+    return found
+
+
+@pytest.mark.parametrize("packing", ["trie", "separate"])
+@pytest.mark.parametrize("name", CASES)
+async def test_the_entropy_bonus_has_the_gradient_of_the_entropy(name, packing):
+    batch = make_batch(CASES[name]())
+    settings = {"packing": packing, "max_grad_norm": NEVER_CLIPPED, "logits_chunk_tokens": 3}
+    learner = make_learner(EntropyBonus(Reinforce(), coef=0.3), model=tiny_gpt2(), **settings)
+    await learner.update(batch)
+    model = tiny_gpt2()
+    loss = torch.zeros((), dtype=torch.float64)
+    for sample, advantages, weights in zip(batch.samples, batch.advantages, batch.weights, strict=True):
+        gained = dense_logprobs(model, sample) * torch.tensor(advantages) + 0.3 * dense_entropies(model, sample)
+        loss = loss - (gained * torch.tensor(weights)).sum()
+    loss.backward()
+    assert_close(gradients(learner), {f"model.{n}": p.grad for n, p in model.named_parameters()}, 1e-9)
 
 
 async def test_a_token_outside_its_support_is_refused():

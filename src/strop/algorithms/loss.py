@@ -144,6 +144,20 @@ def kl_estimate(gap: Tensor, estimator: Literal["k1", "k2", "k3"]) -> Tensor:
 
 
 @dataclass(frozen=True)
+class EntropyBonus:
+    """`inner` minus coef times the entropy of the distribution that each token was drawn from (A3C, 1602.01783)."""
+
+    inner: LossFn
+    coef: float
+
+    def __call__(self, inputs: LossInputs) -> Losses:
+        losses, measured = self.inner(inputs)
+        if inputs.entropy is None:
+            raise ValueError("an entropy bonus needs the entropy of each token, and the learner gave none")
+        return losses - self.coef * inputs.entropy, measured
+
+
+@dataclass(frozen=True)
 class ValueLoss:
     """`inner` plus coef * 0.5 * max((V - R)^2, (clip(V, V_old +- clip) - R)^2), the clipped value loss of PPO."""
 

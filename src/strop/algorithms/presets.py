@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from strop.algorithms.advantage import DomainScaled, Gae, Gdpo, Grpo, ReinforcePlusPlus, Rloo
 from strop.algorithms.keep import KeepAll, KeepSignal
 from strop.algorithms.kl import KlInReward
-from strop.algorithms.loss import Cispo, Gspo, Importance, KlPenalty, PpoClip, Reinforce, ValueLoss
+from strop.algorithms.loss import Cispo, EntropyBonus, Gspo, Importance, KlPenalty, PpoClip, Reinforce, ValueLoss
 from strop.config.resolve import make_callable
 from strop.config.schema import AlgorithmConfig, Component
 from strop.core.errors import ConfigError
@@ -135,6 +135,8 @@ def _loss(config: AlgorithmConfig, preset: Preset, importance: str, uses_values:
         loss = Importance(loss, cap=config.tis_cap if importance == "token_tis" else math.inf)
     if config.kl_coef > 0 and config.kl_estimator != "k1":
         loss = KlPenalty(loss, config.kl_coef, config.kl_estimator)
+    if config.entropy_coef > 0:
+        loss = EntropyBonus(loss, config.entropy_coef)
     if uses_values:
         loss = ValueLoss(loss, config.value_coef, config.value_clip)
     return loss

@@ -145,6 +145,7 @@ class AlgorithmConfig(Section):
     clip_high: float | None = Field(None, gt=0)
     kl_coef: float = Field(0.0, ge=0)
     kl_estimator: Literal["k1", "k2", "k3"] = "k2"
+    entropy_coef: float = Field(0.0, ge=0)
     importance: Literal["none", "token_tis", "decoupled"] | None = None
     tis_cap: float = Field(2.0, gt=0)
     geometric_mask: bool | None = None

@@ -30,7 +30,7 @@ class Asked:
 def asked_logprobs(states: Tensor, head: Head, asked: Asked) -> tuple[Tensor, Tensor]:
     """Logprobs [A] and entropies [Q] of softmax(head(states) / temperature) over the support.
 
-    The entropy carries no gradient. Head parameters get theirs in `.grad`, as under a reentrant checkpoint.
+    Both carry gradients. Head parameters get theirs in `.grad`, as under a reentrant checkpoint.
     """
     return _AskedLogprobs.apply(states, head, asked)
 
@@ -44,24 +44,28 @@ class _AskedLogprobs(torch.autograd.Function):
         total = odds.sum(-1)
         normaliser = highest.squeeze(-1) + total.log()
         entropy = normaliser - torch.linalg.vecdot(odds, logits) / total
-        ctx.save_for_backward(states, normaliser)
+        ctx.save_for_backward(states, normaliser, entropy)
         ctx.head, ctx.asked = head, asked
         device = states.device.type
         ctx.precision = (torch.get_autocast_dtype(device), torch.is_autocast_enabled(device))
-        ctx.mark_non_differentiable(entropy)
         return logits[asked.owner, asked.token] - normaliser[asked.owner], entropy
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None]:
-        states, normaliser = ctx.saved_tensors
-        asked, grad = ctx.asked, grads[0]
+        states, normaliser, entropy = ctx.saved_tensors
+        asked, grad, entropy_grad = ctx.asked, *grads
         dtype, enabled = ctx.precision
         states = states.detach().requires_grad_()
         with torch.enable_grad(), torch.autocast(states.device.type, dtype, enabled):
             logits = ctx.head(states)
-        slope = _tempered(logits.detach(), asked).sub_(normaliser[:, None]).exp_()
+        logprobs = _tempered(logits.detach(), asked).sub_(normaliser[:, None])
         per_state = torch.zeros_like(normaliser).index_add_(0, asked.owner, grad)
-        slope.mul_(-(per_state[:, None] / asked.temperature))
+        if entropy_grad.any():  # dH/dz = -p (log p + H)
+            surplus = logprobs + entropy[:, None]
+            slope = logprobs.exp_().mul_(surplus.mul_(entropy_grad[:, None]).add_(per_state[:, None]))
+        else:
+            slope = logprobs.exp_().mul_(per_state[:, None])
+        slope.div_(-asked.temperature)
         slope.index_put_((asked.owner, asked.token), grad / asked.temperature[asked.owner, 0], accumulate=True)
         torch.autograd.backward(logits, slope.to(logits.dtype))
         return states.grad, None, None

@@ -125,8 +125,10 @@ def load_policy(folder: Path, config: LearnerConfig, *, value_head: bool = False
     except (OSError, ValueError) as error:
         raise DataError(f"{folder}: not a causal language model that transformers loads: {error}") from error
     if isinstance(model, PeftModel):
-        merged = config.lora is None
-        model = model.merge_and_unload().requires_grad_(True) if merged else _checked(model, folder, config.lora)
+        if config.lora is None:
+            model = model.merge_and_unload().requires_grad_(True)
+        else:
+            _check_same(model, folder, config.lora)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     return Policy(model.to(device), folder, config.lora, value_head)
 
@@ -135,14 +137,13 @@ def _is_adapter(folder: Path) -> bool:
     return (folder / "adapter_config.json").is_file()
 
 
-def _checked(model: PeftModel, folder: Path, wanted: LoraConfig) -> PeftModel:
+def _check_same(model: PeftModel, folder: Path, wanted: LoraConfig) -> None:
     held = model.peft_config["default"]
     if (held.r, held.lora_alpha) != (wanted.rank, wanted.alpha):
         raise ConfigError(
-            f"learner.lora has rank {wanted.rank} and alpha {wanted.alpha:g}, the adapter in {folder} has rank {held.r} "
-            f"and alpha {held.lora_alpha:g}; give the same, or no lora to train the merged model"
+            f"learner.lora has rank {wanted.rank} and alpha {wanted.alpha:g}, but the adapter in {folder} has "
+            f"rank {held.r} and alpha {held.lora_alpha:g}; give the same, or no lora to train the merged model"
         )
-    return model
 
 
 def _with_lora(model: PreTrainedModel, config: LoraConfig) -> PeftModel:
