@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 import logging
+import os
 import shutil
 import time
 from collections import Counter
@@ -15,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from safetensors import SafetensorError
 from transformers.utils import logging as transformers_logging
 
 from strop import build
 from strop.config.schema import RunConfig, StageConfig
-from strop.core.errors import ConfigError, DataError
+from strop.core.errors import CheckpointError, ConfigError, DataError
 from strop.core.protocols import Domain, Learner
 from strop.core.types import JSON
 from strop.engines.renderer import ChatRenderer
@@ -74,7 +76,9 @@ class Workshop:
             await publish(self.engine, learner)
         report = await self.evaluate(name)
         path.parent.mkdir(exist_ok=True)
-        path.write_text(report.to_json())
+        partial = path.with_name(f".{path.name}.partial")
+        partial.write_text(report.to_json())
+        os.replace(partial, path)
         self.seconds[f"evaluate {name}"] = time.monotonic() - started_s
         return report
 
@@ -144,8 +148,22 @@ async def run_stage(shop: Workshop, stage: StageConfig, model: Path, place: Path
         learner = await _run_sft(shop, stage, model, checkpoints, log)
     else:
         learner = await _run_rl(shop, stage, model, place, checkpoints, log)
-    learner.export(place / "model")
+    _export(learner, place / "model")
     return learner
+
+
+def _export(learner: Learner, folder: Path) -> None:
+    """Write the model beside, then rename it: a stage with a folder `model` is finished, whenever a run was stopped."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        learner.export(partial)
+        os.replace(partial, folder)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        reason = str(error).splitlines()[0]
+        raise CheckpointError(
+            f"{folder} cannot be written ({reason}); free disk space, then go on with --resume"
+        ) from error
 
 
 async def _run_sft(
