@@ -165,7 +165,7 @@ async def test_a_reward_that_always_raises_ends_the_run_and_is_named():
         raise KeyError("answer")
 
     run, _, _ = make_run(reward=broken)
-    with pytest.raises(RewardError, match=r"reward 'accuracy': KeyError: 'answer'"):
+    with pytest.raises(RewardError, match=r"reward 'accuracy': KeyError: 'answer' \(test_spine.py, line \d+\)"):
         await asyncio.wait_for(train(run), 20)
 
 

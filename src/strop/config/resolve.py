@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from strop.config.schema import Component
-from strop.core.errors import ConfigError
+from strop.core.errors import ConfigError, describe_error
 
 TASKS: Mapping[str, str] = {
     "generated": "strop.tasks.generated:Generated",
@@ -52,7 +52,7 @@ def locate(use: str | Callable[..., Any], builtin: Mapping[str, str], where: str
             f"{where}: cannot import {error.name!r} for {use!r}; is it installed or on PYTHONPATH?"
         ) from error
     except Exception as error:
-        raise ConfigError(f"{where}: importing {module!r} failed: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{where}: importing {module!r} failed: {describe_error(error)}") from error
     if attribute not in vars(found):
         raise ConfigError(f"{where}: module {module!r} has no {attribute!r}")
     return vars(found)[attribute]

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
+from pathlib import Path
+
+MAX_SAID = 200
+LIBRARIES = tuple(f"{p}/" for p in (Path(__file__).parents[1], *map(sysconfig.get_path, ("stdlib", "purelib"))))
+
 
 class StropError(Exception):
     """Any error that is the user's to mend; the command line prints it and exits with 2."""
@@ -40,3 +47,11 @@ def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def describe_error(error: BaseException) -> str:
+    """On one line what an error in a user's code says and where it arose: `KeyError: 'x' (rewards.py, line 3)`."""
+    said = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    said = said if len(said) <= MAX_SAID else said[: MAX_SAID - 3] + "..."
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((*LIBRARIES, "<"))]
+    return f"{said} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else said

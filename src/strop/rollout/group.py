@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from strop.core.errors import StropError
+from strop.core.errors import StropError, describe_error
 from strop.core.protocols import Domain, Environment, Renderer, Sampler
 from strop.core.types import JSON, Rollout, RolloutGroup, SamplingParams, Task
 from strop.rollout.episode import TokenEpisode
@@ -49,7 +49,7 @@ class Roller:
         except StropError:
             raise
         except Exception as error:  # the environment's border, here and below
-            return Rollout(task_id=task.id, index=index, turns=(), status="infra_error", error=_said(error))
+            return Rollout(task_id=task.id, index=index, turns=(), status="infra_error", error=describe_error(error))
         episode = TokenEpisode(
             task=task,
             environment=environment,
@@ -73,8 +73,8 @@ class Roller:
         except StropError:
             raise
         except Exception as error:  # whatever it raises is not the policy's fault, a timeout of its own included
-            late = limit.expired()
-            episode.status, episode.error = ("truncated", "deadline") if late else ("infra_error", _said(error))
+            broken = ("infra_error", describe_error(error))
+            episode.status, episode.error = ("truncated", "deadline") if limit.expired() else broken
         finally:
             evidence = await _close(environment, episode)
         return episode.rollout(index, evidence, started_s)
@@ -88,9 +88,5 @@ async def _close(environment: Environment, episode: TokenEpisode) -> Mapping[str
         raise
     except Exception as error:
         if episode.status != "infra_error":
-            episode.status, episode.error = "infra_error", f"close: {_said(error)}"
+            episode.status, episode.error = "infra_error", f"close: {describe_error(error)}"
         return {}
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

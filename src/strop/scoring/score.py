@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from strop.core.errors import RewardError
+from strop.core.errors import RewardError, describe_error
 from strop.core.protocols import Domain, NamedReward
 from strop.core.types import Reward, Rollout, RolloutGroup, Score, Task
 
@@ -82,7 +82,7 @@ class Scorer:
                 raise
             except Exception as error:  # the reward's border
                 late = limit.expired()
-                detail = f"no answer in {reward.timeout_s} s" if late else f"{type(error).__name__}: {error}"
+                detail = f"no answer in {reward.timeout_s} s" if late else describe_error(error)
         return Score(value=None, outcome="infra", detail=detail, version=reward.version)
 
 
@@ -107,7 +107,7 @@ def _outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]
     except Exception as error:
         return partial(_raise, error)
     except BaseException as error:
-        return partial(_raise, RuntimeError(f"{type(error).__name__}: {error}"))
+        return partial(_raise, RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__))
     return lambda: value
 
 
