@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from typing import NoReturn
@@ -17,8 +16,6 @@ from strop.cli.model import model
 from strop.cli.rollouts import rollouts
 from strop.cli.train import train
 from strop.core.errors import StropError
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 app.command()(train)
@@ -40,11 +37,6 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as error:  # a path of the user's, or a full disk
         place = f"{error.filename}: " if error.filename is not None else ""
         _end(f"{place}{error.strerror or error}; check the path, its permissions and the free space")
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        print(f"strop: {error}; free disk space, then go on with the same command and --resume", file=sys.stderr)
-        raise SystemExit(2) from None
     except KeyboardInterrupt:
         print("strop: stopped; go on with the same command and --resume", file=sys.stderr)
         raise SystemExit(130) from None
