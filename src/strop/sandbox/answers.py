@@ -1,4 +1,4 @@
-"""Reads what jobs wrote on their answer pipes. Total: any bytes give answers, missing ones where nothing is readable."""
+"""Reads what jobs wrote on their answer pipes. Total: any bytes give answers, empty ones where nothing is readable."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Takes the program out of a whole model answer, by one rule.
 
 Reasoning (`<think>` to `</think>`, wherever it stands; an opening tag without an end reaches to the end, an end without
-an opening from the start; a tag right after a quote mark or slash is part of a program) is removed first. Then, of the fenced blocks that hold anything: the last one whose tag is the
-language, else the last without a tag, else the last. Fences are those of CommonMark, in list items and quotes too; one
-that is never closed reaches to the end. Without any fence the whole text is the program, for Python only if it parses.
+an opening from the start; a tag right after a quote mark or slash is part of a program) is removed first. Then, of the
+fenced blocks that hold anything: the last one whose tag is the language, else the last without a tag, else the last.
+Fences are those of CommonMark, in list items and quotes too; one that is never closed reaches to the end. Without any
+fence the whole text is the program, for Python only if it parses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Turns tests that only assert things of one function into cases, whose expected values never enter a job.
 
-`lift` reads `assert f(args) == literal` and its kin. What the assert says of the value is then decided in the supervisor
-on plain data, with the meaning Python gives it: `==` of 1 and 1.0 holds, of a list and a tuple does not.
+`lift` reads `assert f(args) == literal` and its kin. What the assert says of the value is then decided in the
+supervisor on plain data, with the meaning Python gives it: `==` of 1 and 1.0 holds, of a list and a tuple does not.
 """
 
 from __future__ import annotations
@@ -114,9 +114,7 @@ class _Lifter:
         self.body(node.body, dict.fromkeys(names, self.entry_point))
 
     def called(self, name: str) -> None:
-        if self.entry_point is None:
-            raise NotLifted
-        if name != self.entry_point:
+        if self.entry_point is None or name != self.entry_point:
             raise NotLifted
 
     def assertion(self, node: ast.Assert, aliases: Mapping[str, str | None]) -> None:
@@ -222,7 +220,7 @@ def _set(values: Any) -> set[Any]:
 
 
 def _number(value: Any) -> Any:
-    if type(value) not in (int, float, complex):
+    if type(value) not in (bool, int, float, complex):
         raise TypeError("not a number")
     return value
 
