@@ -104,7 +104,7 @@ async def test_right_outcome(sandbox: LocalSandbox, entry: dict[str, Any]) -> No
 async def check_run(sandbox: LocalSandbox, entry: dict[str, Any], source: str) -> None:
     expect = entry["expect"]
     program = Program(language=entry["lang"], source=source, fetch=tuple(expect.get("fetch_files", ())))
-    if entry["lang"] != "python":
+    if entry["lang"] == "c":
         await sandbox.run(Program(language=entry["lang"], source=source), LIMITS)  # compiled before it is timed
     for _ in range(2 if expect.get("run_twice") else 1):
         started = time.monotonic()
@@ -120,7 +120,8 @@ async def check_run(sandbox: LocalSandbox, entry: dict[str, Any], source: str) -
             assert len(execution.stdout) == expect["stdout_len"]
         assert expect.get("stdout_contains", "") in output
         if expect.get("total_memory_le_limit"):
-            assert execution.peak_memory_bytes <= LIMITS.memory_bytes * 1.25
+            factor = 1.25 if sandbox.counts_memory else 2.0  # sampling sees a burst of many processes late
+            assert execution.peak_memory_bytes <= LIMITS.memory_bytes * factor
         assert all(len(content) <= LIMITS.disk_bytes for content in execution.files.values())
     after = await sandbox.run(Program(language="python", source="print('next')"), LIMITS)
     assert (after.status, after.stdout) == ("ok", b"next\n")

@@ -71,6 +71,7 @@ class LocalSandbox:
         self.refusals: dict[str, str] = {}
         self._zygotes: Zygotes | None = None
         self._compiler = Compiler()
+        self._counted = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -79,6 +80,11 @@ class LocalSandbox:
         if self._zygotes is None:
             raise RuntimeError("the sandbox is not started")
         return self._zygotes.tier
+
+    @property
+    def counts_memory(self) -> bool:
+        """Whether a memory cgroup holds the limit exactly; elsewhere it is sampled."""
+        return self._counted
 
     async def __aenter__(self) -> LocalSandbox:
         await self.start()
@@ -129,6 +135,7 @@ class LocalSandbox:
         zygotes.attach()
         trial = await self.run_job(Job.script(Program(language="python", source=TRIAL, stdin=b"trial"), Limits()))
         if trial.status == "ok" and trial.stdout == b"confined\n" or tier == "unsafe" and trial.status != "infra_error":
+            self._counted = trial.counted
             return True
         said = trial.stderr.decode("utf-8", "replace").strip().splitlines()
         self.refusals[tier] = trial.detail or (said[-1] if said else f"the trial ended as {trial.status}")

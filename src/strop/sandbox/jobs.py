@@ -34,9 +34,10 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Done(Execution):
-    """An Execution together with what the job wrote on its answer pipe."""
+    """An Execution together with what the job wrote on its answer pipe, and whether a cgroup counted its memory."""
 
     answers: bytes = b""
+    counted: bool = False
 
     def plain(self) -> Execution:
         return Execution(**{f.name: getattr(self, f.name) for f in fields(Execution)})
@@ -222,6 +223,7 @@ def execution_of(job: Job, result: Mapping[str, Any], memory: Sequence[int], tie
         limit=_limit(status, result["limit"]),
         detail=detail,
         files=_files(files, result["files"]),
+        counted=result["counted"],
         answers=os.pread(answers, min(lengths[2], ANSWER_BYTES), 0) if lengths[2] else b"",
     )
 

@@ -19,6 +19,7 @@ import rootfs
 MEGABYTE = 1 << 20
 ADDRESS_SPACE_SLACK = 64 * MEGABYTE
 FAILED = 125
+OWN_PROC = ("fd", "stat", "statm", "status", "maps", "limits")  # what a job sees of a /proc that is not its own
 PYTHON_MODES = ("main", "calls", "solution", "tester", "same_process")
 
 
@@ -67,7 +68,7 @@ def _own_place(settings, disk_bytes):
     if not settings["namespaces"]:
         return rootfs.fill_box(settings["box"], -1)
     kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC)
-    rootfs.mount_box(disk_bytes, settings["uid"])
+    rootfs.mount_box(disk_bytes)
     return rootfs.fill_box(rootfs.BOX, settings["uid"])
 
 
@@ -92,9 +93,9 @@ def _file_rules(settings):
     devices = landlock.READ_FILE | landlock.WRITE_FILE
     rules = [(path, landlock.READ) for path in settings["readable"]]
     rules += [(f"/dev/{name}", devices) for name in rootfs.DEVICES]
-    rules.append((settings["box"], everything))
+    rules += [(f"{settings['box']}/{name}", everything) for name in rootfs.PLACES]
     if not settings["namespaces"]:
-        rules.append(("/proc/self", landlock.READ_FILE | landlock.READ_DIR))
+        rules += [(f"/proc/self/{name}", landlock.READ) for name in OWN_PROC]
     return rules
 
 

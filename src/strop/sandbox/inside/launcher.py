@@ -207,7 +207,8 @@ def _confine(control, settings, index, ids, told, cgroup):
 
 
 def _zygote(control, settings, cgroup):
-    kernel.drop_bounding_set()
+    if settings["namespaces"]:
+        kernel.drop_bounding_set()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
@@ -273,6 +274,7 @@ def _enter_namespaces_as_user(settings, ids):
 
 
 def _become(ids):
+    kernel.drop_bounding_set()
     os.setgroups([])
     os.setresgid(ids, ids, ids)
     os.setresuid(ids, ids, ids)

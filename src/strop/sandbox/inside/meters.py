@@ -7,6 +7,7 @@ import os
 import resource
 
 PAGE = os.sysconf("SC_PAGESIZE")
+FILL_BYTES_PER_S = 4 << 30
 ROOM_BYTES = 32 << 20
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -64,6 +65,9 @@ class Cgroup:
     def memory_exceeded(self):
         return self._count("memory_events", "oom_kill") > self.kills
 
+    def memory_time_s(self):
+        return float("inf")  # the kernel watches
+
     def make_room(self):
         """Where the job filled its group, raise the limit: the zygote must not go short while it cleans up."""
         if self._number("memory_usage") + ROOM_BYTES > self.memory_limit:
@@ -82,7 +86,7 @@ class Sampler:
 
     def begin(self, memory_bytes, processes):
         self.memory_bytes, self.processes = memory_bytes, processes
-        self.peak = 0
+        self.peak = self.last = 0
         self.too_many = self.too_much = False
         self.reaped = children_cpu()
         self.start = sum(_cpu_of(pid) for pid in self.find())
@@ -97,6 +101,7 @@ class Sampler:
             threads += _threads_of(pid)
         if rss > self.memory_bytes:  # shared pages were counted once per process: look closer
             rss = sum(_pss_of(pid) for pid in pids)
+        self.last = rss
         self.peak = max(self.peak, rss)
         self.too_much = self.too_much or rss > self.memory_bytes
         self.too_many = self.too_many or threads >= self.processes
@@ -107,6 +112,10 @@ class Sampler:
 
     def memory_exceeded(self):
         return self.too_much
+
+    def memory_time_s(self):
+        """How soon one core could fill what is left."""
+        return max(0.002, (self.memory_bytes - self.last) / FILL_BYTES_PER_S)
 
     def make_room(self):
         pass
@@ -129,6 +138,9 @@ class Reaped:
 
     def memory_exceeded(self):
         return False
+
+    def memory_time_s(self):
+        return float("inf")
 
     def make_room(self):
         pass

@@ -9,7 +9,7 @@ import os
 import kernel
 
 BOX = "/box/job"
-WORK = BOX + "/work"
+PLACES = ("work", "tmp", "shm")  # the folders of a job's place that it may write to
 DEVICES = ("null", "zero", "full", "random", "urandom")
 ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime")
 PASSWD = "root:x:0:0::/:/bin/false\njob:x:1000:1000::/box/job/work:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"
@@ -69,15 +69,15 @@ def mount_proc():
             kernel.read_only_tree(name)
 
 
-def mount_box(disk_bytes, owner):
+def mount_box(disk_bytes):
     """A job's own writable place, limited in size and in number of files. Called in its own mount namespace."""
-    limits = f"size={disk_bytes},nr_inodes={max(256, disk_bytes // 4096)},mode=0700,uid={owner},gid={owner}"
+    limits = f"size={disk_bytes},nr_inodes={max(256, disk_bytes // 4096)},mode=0755"
     kernel.mount("box", BOX, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, limits)
 
 
 def fill_box(box, owner):
     """The folders of a job's place; returns a descriptor of the working folder."""
-    for name in ("work", "tmp", "shm"):
+    for name in PLACES:
         os.mkdir(f"{box}/{name}", 0o700)
         os.chown(f"{box}/{name}", owner, owner)
     return os.open(box + "/work", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -91,14 +91,25 @@ def _show(path):
     if os.path.islink(path) and not path.startswith(("/etc/", "/dev/")):
         _link(os.readlink(path), path)
         return
-    os.makedirs(os.path.dirname(target), exist_ok=True)
+    _make_parents(path)
     if os.path.isdir(path):
-        os.makedirs(target)
+        os.mkdir(target)
     else:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
     kernel.mount(path, target, flags=kernel.MS_BIND | kernel.MS_REC)
     if not path.startswith("/dev/"):
         kernel.read_only_tree(target)
+
+
+def _make_parents(path):
+    """The folders above `path`. Those that the host may have closed, such as a home, can be passed but not listed."""
+    known = path.startswith(("/etc/", "/dev/"))
+    folder = ""
+    for part in path.split("/")[1:-1]:
+        folder += "/" + part
+        if not os.path.exists(STAGE + folder):
+            os.mkdir(STAGE + folder)
+            os.chmod(STAGE + folder, 0o755 if known else 0o111)
 
 
 def _link(to, path):

@@ -167,9 +167,11 @@ class Slot:
             return
         import shutil
 
-        for name in os.listdir(self.settings["box"]):
-            os.chmod(os.path.join(self.settings["box"], name), 0o700, follow_symlinks=False)
-            shutil.rmtree(os.path.join(self.settings["box"], name), onerror=_force)
+        for entry in os.scandir(self.settings["box"]):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, onerror=_force)
+            else:
+                os.unlink(entry.path)
 
 
 class Child:
@@ -255,7 +257,7 @@ class Watch:
             self.limit = "memory"
         while _reap_other(self.child):
             pass
-        return max(0.001, min(TICK_S, left / self.cpus))
+        return max(0.001, min(TICK_S, left / self.cpus, self.meter.memory_time_s() / self.cpus))
 
     def hear(self):
         """Take in how far the child says it has come; it says nothing more once the program runs."""
