@@ -1,6 +1,7 @@
-"""A sandbox server for tests: the real server over a sandbox that is a plain, unconfined subprocess.
+"""A sandbox server for tests, in a process of its own: `python plain_server.py --capacity 2` prints its URL.
 
-What is tested here is the way to a sandbox and back. `python plain_server.py --capacity 2` prints its URL.
+Most tests are about the way to a sandbox and back, so what is served is a plain, unconfined subprocess; with `--jail`
+it is the local sandbox.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from strop.core.errors import ConfigError
 from strop.core.programs import Answer, Call, CallExecution, Execution, Limits, Program, UnitExecution, UnitRecord
+from strop.sandbox.jail import LocalSandbox
 from strop.sandbox.server import ServeConfig, serve_forever
 
 COMMANDS = {"python": [sys.executable, "-I", "-S", "-c"], "bash": ["bash", "-c"], "echo": ["echo"]}
@@ -94,9 +96,12 @@ def main() -> None:
     parser.add_argument("--capacity", type=int, default=2)
     parser.add_argument("--max-queue", type=int, default=256)
     parser.add_argument("--max-body-bytes", type=int, default=1 << 20)
-    config = ServeConfig(**vars(parser.parse_args()))
+    parser.add_argument("--jail", action="store_true")
+    options = vars(parser.parse_args())
+    open_sandbox = LocalSandbox if options.pop("jail") else open_plain
+    config = ServeConfig(**options)
     try:
-        serve_forever(open_plain, config, ready=lambda url: print(url, flush=True))
+        serve_forever(open_sandbox, config, ready=lambda url: print(url, flush=True))
     except ConfigError as error:
         sys.exit(str(error))
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -17,9 +18,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strop.core.errors import ConfigError
+from strop.core.errors import ConfigError, DataError
 from strop.core.programs import Call, Limits, Program
 from strop.sandbox.client import RemoteSandbox
+from strop.sandbox.jail import LocalSandbox
 
 SERVER = Path(__file__).with_name("plain_server.py")
 LIMITS = Limits(cpu_s=10)
@@ -91,13 +93,53 @@ async def test_the_three_calls_answer_as_the_sandbox_behind_them(start):
         assert (execution.status, execution.limit) == ("time_limit", "wall")
 
 
+async def test_the_local_sandbox_answers_the_same_through_a_server(start):
+    python = [
+        Program(language="python", source=source, stdin=b"in", args=("a",), files={"f": b"\xff"}, fetch=("out",))
+        for source in (
+            "import sys; print(sys.stdin.read(), sys.argv[1]); open('out', 'wb').write(open('f', 'rb').read())",
+            "print(1/0)",
+            "print('\ud800')",
+            "while True: pass",
+            "import sys; sys.stdout.write('x' * 3_000_000)",
+        )
+    ]
+    source = Program(language="python", source="def f(x): return {x: (1, [b'y', 2.5, 10**30, {3}])}")
+    calls, limits = [Call(args=(1,)), Call(args=([],)), Call(kwargs={"x": "\ud800"})], Limits(cpu_s=0.5)
+
+    def seen(execution):
+        return (
+            execution.status,
+            execution.exit_code,
+            execution.signal,
+            execution.stdout,
+            execution.limit,
+            execution.files,
+        )
+
+    async with LocalSandbox() as local, RemoteSandbox([start("--jail").url]) as remote:
+        assert remote.tier == local.tier
+        for program in python:
+            assert seen(await remote.run(program, limits)) == seen(await local.run(program, limits))
+        here, there = [await sandbox.call(source, "f", calls, limits) for sandbox in (local, remote)]
+        assert [answer.kind for answer in there.answers] == ["value", "error", "value"]
+        assert there.answers == here.answers and seen(there.execution) == seen(here.execution)
+        tests = "import unittest\nclass T(unittest.TestCase):\n def test_a(self): assert f(1)[1][0] == 1\n"
+        here, there = [await sandbox.test(source, tests, [], limits) for sandbox in (local, remote)]
+        assert (there.records, there.finished) == (here.records, True)
+        assert there.records[-1].name == "T.test_a"
+        for sandbox in (local, remote):
+            with pytest.raises(DataError, match="no language is called 'cobol'"):
+                await sandbox.run(Program(language="cobol", source=""), limits)
+
+
 async def test_no_job_is_lost_or_doubled_when_a_server_dies(start):
-    doomed, other = start("--capacity", 6), start("--capacity", 6)
+    doomed, other = start("--jail", "--capacity", 3), start("--jail", "--capacity", 3)
     finished = 0
 
     async def one(sandbox, number):
         nonlocal finished
-        execution = await sandbox.run(bash(f"sleep 0.02; echo {number}; echo {number} >&2"), LIMITS)
+        execution = await sandbox.run(Program(language="python", source=f"print({number})"), LIMITS)
         finished += 1
         if finished == 100:
             doomed.process.send_signal(signal.SIGKILL)
@@ -158,7 +200,7 @@ async def test_a_fault_of_the_sandbox_is_tried_again_and_then_told(start):
         execution = await sandbox.run(Program(language="broken", source=""), LIMITS)
         assert execution.status == "infra_error"
         assert execution.detail == "OSError: no space left for the jail none at all"
-        with pytest.raises(ConfigError, match="unknown language 'cobol'; known are bash, echo, python"):
+        with pytest.raises(DataError, match="unknown language 'cobol'; known are bash, echo, python"):
             await sandbox.run(Program(language="cobol", source=""), LIMITS)
         assert (await sandbox.run(bash("echo 1"), LIMITS)).status == "ok"
         text = (await asyncio.to_thread(httpx2.get, f"{server.url}/metrics")).text
@@ -240,7 +282,7 @@ async def test_a_body_too_large_is_413(start, size):
         assert (await http.post(f"{url}/run", content=pieces(), headers=headers)).status_code == 413
         assert (await http.post(f"{url}/run", json=body())).status_code == 200
     async with RemoteSandbox([url]) as sandbox:
-        with pytest.raises(ConfigError, match="max_body_bytes"):
+        with pytest.raises(DataError, match="max_body_bytes"):
             await sandbox.run(bash("#" * size), LIMITS)
 
 
@@ -256,6 +298,16 @@ async def test_a_full_queue_is_429_and_clients_recover(start):
         jobs = [sandbox.run(bash(f"sleep 0.05; echo {i}"), LIMITS) for i in range(5) for sandbox in (one, two)]
         done = await asyncio.gather(*jobs)
     assert [execution.stdout for execution in done] == [b"%d\n" % i for i in range(5) for _ in range(2)]
+
+
+async def test_an_answer_is_not_held_back_by_the_network_stack(start):
+    async with httpx2.AsyncClient() as http:
+        url, seconds = start().url, []
+        for _ in range(30):
+            began = time.monotonic()
+            await http.get(f"{url}/health")
+            seconds.append(time.monotonic() - began)
+    assert statistics.median(seconds) < 0.03, "Nagle's algorithm and delayed acknowledgements take 40 ms"
 
 
 async def test_one_key_is_one_job(start, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
 import time
 import uuid
@@ -14,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 import httpx2
 
-from strop.core.errors import ConfigError, InfraError
+from strop.core.errors import ConfigError, DataError, InfraError
 from strop.core.programs import Call, CallExecution, Execution, Limits, Program, Tier, UnitExecution
 from strop.core.protocols import Sandbox
 from strop.sandbox import wire
@@ -160,7 +161,7 @@ class RemoteSandbox:
         return await self.for_domain("").test(program, tests, names, limits, same_process=same_process)
 
     async def answer(self, domain: str, path: str, body: bytes, wall_s: float, form: wire.Form[R]) -> R:
-        """The result of one job. InfraError where no server gave one; ConfigError where the job itself is refused."""
+        """The result of one job. InfraError where no server gave one; DataError where the job itself is refused."""
         timeout_s = wall_s + COMPILE_S + SLACK_S + self._queue_s
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         job = _Job(path, body, domain, timeout_s, form.load, answer)
@@ -237,9 +238,7 @@ class RemoteSandbox:
             server.pause(_retry_after(response) * random.uniform(1, 1.5))
         elif code in (400, 409, 413, 415):
             if not job.answer.done():
-                job.answer.set_exception(
-                    ConfigError(f"the sandbox server {server.url} refuses a job: {_said(response)}")
-                )
+                job.answer.set_exception(DataError(f"the sandbox server {server.url} refuses a job: {_said(response)}"))
         elif code != 200:
             self._suspect(server, f"HTTP {code}: {_said(response)}")
             self._failed(job, server)
@@ -373,7 +372,12 @@ def _text(error: Exception) -> str:
 
 
 def _said(response: httpx2.Response) -> str:
-    return " ".join(response.text[:300].split())
+    """What a refusal says, whether it comes from a sandbox server or from something before it."""
+    text = response.text
+    with contextlib.suppress(ValueError):
+        given = json.loads(text[:2000])
+        text = given["error"] if isinstance(given, dict) and isinstance(given.get("error"), str) else text
+    return " ".join(text[:300].split())
 
 
 def _retry_after(response: httpx2.Response) -> float:

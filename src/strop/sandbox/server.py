@@ -266,7 +266,8 @@ def bind(config: ServeConfig) -> socket.socket:
         if config.token is None and not ipaddress.ip_address(address[0]).is_loopback:
             raise ConfigError(f"listening on {config.host!r} is open to other machines: give a token, or use 127.0.0.1")
         with contextlib.ExitStack() as on_error:
-            listener = on_error.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            # the protocol by name: without it asyncio leaves Nagle's algorithm on, which costs 40 ms an answer
+            listener = on_error.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
             on_error.pop_all()
