@@ -1,7 +1,7 @@
 import pytest
 from code_making import ScriptedGrader, said, task_with, verdict
 
-from strop.core.errors import RewardError
+from strop.core.errors import DataError, RewardError
 from strop.core.programs import CaseVerdict
 from strop.rewards.code import CodeReward
 
@@ -46,6 +46,15 @@ async def test_a_weak_verdict_says_so():
 async def test_a_reference_that_is_no_problem_ends_the_run(reference):
     with pytest.raises(RewardError, match="task t: the reference is no coding problem"):
         await reward(verdict())(said("answer"), task_with(reference))
+
+
+async def test_a_problem_that_grades_nothing_ends_the_run():
+    class Refusing:
+        async def grade(self, problem, source, *, response=False):
+            raise DataError("the tests hold no test")
+
+    with pytest.raises(RewardError, match="task t: its problem grades nothing: the tests hold no test"):
+        await CodeReward(Refusing())(said("answer"), TASK)
 
 
 @pytest.mark.parametrize("options", [{"score": "some"}, {"runs": 0}, {"time_weight": -1.0}])

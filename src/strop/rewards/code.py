@@ -43,13 +43,19 @@ class CodeReward:
 
     async def __call__(self, rollout: Rollout, task: Task) -> Score:
         problem = _problem(task)
-        verdict = await self.grader.grade(problem, rollout.text, response=True)
+        verdict = await self._grade(problem, rollout.text, task, response=True)
         if verdict.verdict == "infra_error":
             return _infra(verdict)
         correct = self._correctness(verdict)
         if verdict.verdict != "passed" or not (self.time_weight or self.memory_weight):
             return Score(value=self.correctness_weight * correct, detail=describe(verdict))
         return await self._measured(rollout.text, problem, task, verdict)
+
+    async def _grade(self, problem: Problem, source: str, task: Task, *, response: bool) -> Verdict:
+        try:
+            return await self.grader.grade(problem, source, response=response)
+        except DataError as error:
+            raise RewardError(f"task {task.id}: its problem grades nothing: {error}") from error
 
     def _correctness(self, verdict: Verdict) -> float:
         if self.score == "all" or not verdict.total:
@@ -62,9 +68,9 @@ class CodeReward:
             raise RewardError(f"task {task.id}: data has no reference_solution to measure time and memory against")
         own, other = [first], []
         for run in range(self.runs):  # in turn, so that a change of load meets both alike
-            other.append(await self.grader.grade(problem, reference))
+            other.append(await self._grade(problem, reference, task, response=False))
             if run:
-                own.append(await self.grader.grade(problem, text, response=True))
+                own.append(await self._grade(problem, text, task, response=True))
         for verdict in (*own, *other):
             if verdict.verdict == "infra_error":
                 return _infra(verdict)
