@@ -17,7 +17,7 @@ import modes
 import rootfs
 
 MEGABYTE = 1 << 20
-ADDRESS_SPACE_SLACK = 64 * MEGABYTE
+ADDRESS_SPACE_SLACK = 512 * MEGABYTE  # reserved, never used, by thread stacks and allocators
 FAILED = 125
 OWN_PROC = ("fd", "stat", "statm", "status", "maps", "limits")  # what a job sees of a /proc that is not its own
 PYTHON_MODES = ("main", "calls", "solution", "tester", "same_process")

@@ -93,6 +93,15 @@ def open_beneath(folder, name):
     return syscall("openat2", folder, os.fsencode(name), how, len(how))
 
 
+def set_thread_stack(size):
+    """What threads get that ask for no size of their own; glibc would take the main thread's limit at the start."""
+    attributes = ctypes.create_string_buffer(64)
+    _libc.pthread_attr_init(attributes)
+    _libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(size))
+    _libc.pthread_setattr_default_np(attributes)
+    _libc.pthread_attr_destroy(attributes)
+
+
 def install_filter(program):
     """Install a seccomp program (bytes of sock_filter) for this process and its children."""
     buffer = ctypes.create_string_buffer(program, len(program))

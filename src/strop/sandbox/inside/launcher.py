@@ -29,6 +29,7 @@ sys.path.pop(0)
 
 STACK_BYTES = 64 << 20
 STACK_GAP_BYTES = 1 << 30  # reserved below the stack when the launcher starts, so that a job may raise its own limit
+THREAD_STACK_BYTES = 8 << 20
 MAX_QUICK_DEATHS = 5
 RANGE = 2  # host user ids per slot: the zygote's and the job's
 JOB_USER = 1000
@@ -72,6 +73,7 @@ def _reserve_stack():
         os.set_inheritable(int(sys.argv[1]), True)
         os.execv(sys.executable, [sys.executable, "-I", "-S", os.path.abspath(__file__), sys.argv[1], "again"])
     resource.setrlimit(resource.RLIMIT_STACK, (min(STACK_BYTES, wanted), hard))
+    kernel.set_thread_stack(THREAD_STACK_BYTES)
 
 
 def _check(settings):
