@@ -51,6 +51,7 @@ class _Server:
     url: str
     up: bool = False
     capacity: int = 1
+    max_in_flight: int = 1
     in_flight: int = 0
     attempts: set[asyncio.Task[None]] = field(default_factory=set)
     paused_until: float = 0.0
@@ -196,7 +197,7 @@ class RemoteSandbox:
         free = [
             server
             for server in self._servers
-            if server.up and server.paused_until <= now and server.in_flight < self._depth * server.capacity
+            if server.up and server.paused_until <= now and server.in_flight < server.max_in_flight
         ]
         return min(free, key=lambda server: server.in_flight / server.capacity, default=None)
 
@@ -307,6 +308,7 @@ class RemoteSandbox:
             return False
         self.tier = health.tier
         server.capacity = max(1, health.capacity)
+        server.max_in_flight = max(1, min(int(self._depth * server.capacity), server.capacity + health.max_queue))
         server.up = True
         self._down_since = None
         self._dispatch()

@@ -106,6 +106,7 @@ class _Service:
             running=table.running,
             waiting=table.waiting,
             capacity=table.capacity,
+            max_queue=self._config.max_queue,
             version=importlib.metadata.version("strop"),
         )
         return Response(wire.HEALTH.dump(health), media_type="application/json")

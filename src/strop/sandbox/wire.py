@@ -78,12 +78,13 @@ Result = Execution | CallExecution | UnitExecution
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Health:
-    """What `/health` tells: jobs in flight (`running` and `waiting` for a core) and how many may run at once."""
+    """What `/health` tells: jobs in flight (`running`, and `waiting` for a core) and how many of each there may be."""
 
     tier: Tier
     running: int
     waiting: int
     capacity: int
+    max_queue: int
     version: str
 
 
@@ -327,7 +328,15 @@ UNIT_EXECUTION = Form(
     },
 )
 HEALTH = Form(
-    Health, {"tier": _one_of(get_args(Tier)), "running": INT, "waiting": INT, "capacity": INT, "version": TEXT}
+    Health,
+    {
+        "tier": _one_of(get_args(Tier)),
+        "running": INT,
+        "waiting": INT,
+        "capacity": INT,
+        "max_queue": INT,
+        "version": TEXT,
+    },
 )
 
 _JOB = {"key": KEY, "program": PROGRAM.kind(), "limits": LIMITS.kind()}
