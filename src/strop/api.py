@@ -82,13 +82,14 @@ def evaluate(
     model: str,
     domains: Mapping[str, DomainLike],
     rewards: Sequence[RewardLike] = ("exact",),
+    quiet: bool = False,
     **sections: Any,
 ) -> EvalReport:
     """The model on the held-out tasks of `domains`."""
     from strop.stages import evaluate_model
 
     stages = [{"stage": "rl", "steps": 1}]
-    return asyncio.run(evaluate_model(_config(stages, model, domains, rewards, sections)))
+    return asyncio.run(evaluate_model(_config(stages, model, domains, rewards, sections), quiet=quiet))
 
 
 def _run(

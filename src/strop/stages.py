@@ -17,7 +17,6 @@ from typing import Any
 
 from rich.console import Console
 from safetensors import SafetensorError
-from transformers.utils import logging as transformers_logging
 
 from strop import build
 from strop.config.schema import RunConfig, StageConfig
@@ -27,14 +26,16 @@ from strop.core.types import JSON
 from strop.engines.renderer import ChatRenderer
 from strop.engines.torch_engine import TorchEngine
 from strop.evaluation.compare import comparison_table
-from strop.evaluation.evaluate import evaluate
+from strop.evaluation.evaluate import check_scored, evaluate
 from strop.evaluation.report import EvalReport
 from strop.fit import fit, teaching_batches
 from strop.learner.policy import merge_adapter
-from strop.observability.sinks import ProgressBar, Sinks
+from strop.observability.sinks import ProgressBar, Sinks, StepSink, TensorBoard
 from strop.scheduler.buffer import StepGroups
 from strop.scheduler.cadence import is_due
+from strop.scoring.budget import failure_of
 from strop.storage.checkpoints import CheckpointFolder
+from strop.storage.models import no_loading_bars
 from strop.storage.records import MetricsLog, RunFolder, cut_rollouts, write_rollouts
 from strop.train import train
 
@@ -95,6 +96,7 @@ class Workshop:
             ks=config.ks,
             temperature=config.temperature,
             concurrency=config.concurrency,
+            progress=lambda done, total: self.sinks.step(f"evaluate {name}", done, total, {}),
         )
 
 
@@ -123,6 +125,7 @@ async def run_recipe(config: RunConfig, folder: RunFolder, sinks: Sinks) -> RunR
             transfer=transfer,
         )
         reports["base"] = await shop.report("base", None)
+        check_scored(reports["base"])
         model = start
         for number, stage in enumerate(config.stages, start=1):
             place = folder.path / f"{number}-{stage.title}"
@@ -257,6 +260,11 @@ def _remarks(step: int, groups: StepGroups, metrics: Mapping[str, float]) -> lis
     if metrics["truncated_share"] > MANY_TRUNCATED and step == groups.step == 1:
         share = 100 * metrics["truncated_share"]
         remarks.append(f"step 1: {share:.0f}% of the rollouts were cut off; raise sampling.max_tokens")
+    rollouts = [rollout for finished in groups.finished for rollout in finished.group.rollouts]
+    failures = Counter(reason for rollout in rollouts if (reason := failure_of(rollout)) is not None)
+    if failures:
+        reason, _ = failures.most_common(1)[0]
+        remarks.append(f"step {step}: {failures.total()} of {len(rollouts)} rollouts are left out, mostly: {reason}")
     if not groups.groups:
         reasons = Counter(finished.drop_reason for finished in groups.finished)
         reason, count = reasons.most_common(1)[0]
@@ -273,13 +281,13 @@ def name_of(code: Any) -> str:
 
 async def start_run(config: RunConfig, *, resume: Path | None = None, quiet: bool = False) -> RunResult:
     """`strop train`: run a recipe in a new folder, or go on in an old one, and say what came of it."""
-    transformers_logging.disable_progress_bar()
     console = Console(quiet=quiet)
     content = config.model_dump(mode="json", fallback=name_of)
     folder = RunFolder.open(resume, content) if resume is not None else None
     folder = folder or RunFolder.create(Path(config.output), config.name, content)
     console.print(f"run folder {folder.path}")
-    with Sinks([] if quiet else [ProgressBar(console)]) as sinks:
+    build.model_folder(config)  # fetched before the bars go: a download shows its own
+    with Sinks(_sinks(config, folder, console)) as sinks, no_loading_bars():
         result = await run_recipe(config, folder, sinks)
     (folder.path / "summary.json").write_text(json.dumps(summary(result), indent=1))
     console.print(comparison_table(list(result.reports.values())))
@@ -289,22 +297,32 @@ async def start_run(config: RunConfig, *, resume: Path | None = None, quiet: boo
     return result
 
 
-async def evaluate_model(config: RunConfig, output: Path | None = None) -> EvalReport:
+def _sinks(config: RunConfig, folder: RunFolder, console: Console) -> list[StepSink]:
+    bar = [] if console.quiet else [ProgressBar(console)]
+    return [*bar, TensorBoard(folder.path / "tensorboard")] if config.tensorboard else bar
+
+
+async def evaluate_model(config: RunConfig, output: Path | None = None, *, quiet: bool = False) -> EvalReport:
     """`strop eval`: the recipe's model on the held-out tasks of all its domains."""
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)  # a path that cannot be is known before the work
     start = build.model_folder(config)
     renderer = build.build_renderer(config, start)
-    async with build.build_engine(config, start, renderer) as engine:
-        shop = Workshop(
-            config=config,
-            folder=None,
-            engine=engine,
-            renderer=renderer,
-            sinks=Sinks(),
-            trained=build.build_domains(config),
-            transfer=build.build_domains(config, transfer=True),
-        )
-        report = await shop.evaluate(start.name)
-    Console().print(comparison_table([report]))
+    console = Console(quiet=quiet)
+    with Sinks([] if quiet else [ProgressBar(console)]) as sinks, no_loading_bars():
+        async with build.build_engine(config, start, renderer) as engine:
+            shop = Workshop(
+                config=config,
+                folder=None,
+                engine=engine,
+                renderer=renderer,
+                sinks=sinks,
+                trained=build.build_domains(config),
+                transfer=build.build_domains(config, transfer=True),
+            )
+            report = await shop.evaluate(start.name)
+    check_scored(report)
+    console.print(comparison_table([report]))
     if output is not None:
         output.write_text(report.to_json())
     return report
@@ -312,13 +330,14 @@ async def evaluate_model(config: RunConfig, output: Path | None = None) -> EvalR
 
 def export_model(source: Path, target: Path, *, merge: bool = False) -> Path:
     """`strop export`: the last stage's model of a run, or the model or adapter in a folder, copied to `target`."""
-    models = sorted(source.glob("*-*/model"))
+    models = sorted(source.glob("[0-9]*-*/model"), key=lambda model: int(model.parent.name.partition("-")[0]))
     folder = models[-1] if models else source
     if target.exists():
         raise ConfigError(f"{target} exists; name a folder that does not")
     adapter = folder / "adapter_config.json"
     if merge and adapter.is_file():
-        return merge_adapter(folder, target)
+        with no_loading_bars():
+            return merge_adapter(folder, target)
     if not adapter.is_file() and not (folder / "config.json").is_file():
         raise DataError(f"{source}: holds no model; give a run folder, or a model folder inside one")
     shutil.copytree(folder, target)

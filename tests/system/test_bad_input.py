@@ -41,6 +41,9 @@ def text(rollout, task):
 def nan(rollout, task):
     return float("nan")
 
+def silent(rollout, task):
+    return None
+
 def broken(rollout, task):
     raise KeyError("answer")
 
@@ -79,7 +82,8 @@ OVERRIDES = [
     ("rewards.accuracy.use=bad_rewards:missing", ["has no 'missing'"]),
     ("rewards.accuracy.use=bad_rewards:text", ["reward 'accuracy'", "str '1.0'", "number"]),
     ("rewards.accuracy.use=bad_rewards:nan", ["reward 'accuracy'", "nan", "finite"]),
-    ("rewards.accuracy.use=bad_rewards:broken", ["reward 'accuracy'", "KeyError"]),
+    ("rewards.accuracy.use=bad_rewards:broken", ["'sum'", "reward 'accuracy'", "KeyError", "bad_rewards.py, line"]),
+    ("rewards.accuracy.use=bad_rewards:silent", ["'sum'", "none of its 1", "reward 'accuracy' does not apply"]),
     ("rewards.accuracy.weight=0", ["every reward has weight 0"]),
     ("rewards.accuracy.gate=form", ["gated by 'form'"]),
     ("domains.sum.tasks={use = 'bad_rewards:nothing'}", ["no task"]),

@@ -40,6 +40,7 @@ def test_train_compare_rollouts_eval_export(tiny_model, tmp_path, capsys, monkey
             main([str(a) for a in arguments])
         said = capsys.readouterr()
         assert not ended.value.code, said.err
+        assert "it/s" not in said.err, "a progress bar of a library"
         return said.out
 
     trained = call("train", "run.toml")
@@ -51,8 +52,12 @@ def test_train_compare_rollouts_eval_export(tiny_model, tmp_path, capsys, monkey
     assert json.loads((tmp_path / "report.json").read_text())["domains"][0]["domain"] == "sum"
     assert "sum" in call("compare", "runs/tour/evaluations/base.json", "report.json")
     call("export", "runs/tour", "out")
-    AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    call("train", "run.toml", "learner.lora.rank=2", "name=adapter")
+    call("export", "runs/adapter", "merged", "--merge")
+    call("eval", "run.toml", "--model", "runs/adapter/1-rl/model", "--output", "new/folder/report.json")
+    assert "sum" in call("compare", "runs/adapter/evaluations/rl.json", "new/folder/report.json")
     assert "model" in call("model", "get", tiny_model)
+    AutoModelForCausalLM.from_pretrained(tmp_path / "out")
 
 
 def test_python_evaluates_and_teaches(tiny_model, tmp_path):

@@ -61,6 +61,20 @@ def test_the_bar_says_step_and_reward_and_serves_several_stages() -> None:
     assert "loss 2.000" in text and "reward 0.500" in text and "1/3" in text
 
 
+def test_a_bar_that_is_finished_is_not_shown_again() -> None:
+    console = Console(file=StringIO(), width=120, force_terminal=False)
+    with Sinks([ProgressBar(console)]) as sinks:
+        for name in ("evaluate base", "sft", "evaluate sft"):
+            sinks.step(name, 1, 1, {})
+        sinks.step("rl", 1, 3, {"reward": 0.25})
+        sinks.step("evaluate rl-step-1", 1, 1, {})
+        sinks.step("rl", 3, 3, {"reward": 0.75})
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    found = [line.split(" ━")[0].strip() for line in text.splitlines() if "━" in line]
+    assert found == ["evaluate base", "sft", "evaluate sft", "rl", "evaluate rl-step-1"]
+    assert "reward 0.750" in text
+
+
 def test_tensorboard_writes_or_says_what_to_install(tmp_path: Path) -> None:
     if find_spec("tensorboard") is None:
         with pytest.raises(ConfigError, match="pip install tensorboard"):

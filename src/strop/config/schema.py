@@ -217,11 +217,12 @@ class StageConfig(Section):
 
 
 class RunConfig(Section):
-    """A whole recipe."""
+    """A whole recipe. `tensorboard` writes every step's metrics for TensorBoard into the run's folder too."""
 
     name: str
     seed: int = 0
     output: str = "runs"
+    tensorboard: bool = False
     model: ModelConfig
     engine: EngineConfig = EngineConfig()
     learner: LearnerConfig = LearnerConfig()

@@ -28,7 +28,7 @@ class Result:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DomainReport:
     """All attempts of one domain. Left out are `num_failed` attempts, which have no score for infrastructure reasons,
-    and `num_skipped`, which the reward that says right or wrong does not apply to.
+    and `num_skipped`, which the reward that says right or wrong does not apply to; `failure` is a reason for it.
 
     Shares and means need at least one result.
     """
@@ -38,6 +38,7 @@ class DomainReport:
     results: tuple[Result, ...]
     num_failed: int = 0
     num_skipped: int = 0
+    failure: str | None = None
 
     def by_task(self) -> dict[str, list[Result]]:
         tasks: dict[str, list[Result]] = {}

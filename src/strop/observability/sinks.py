@@ -63,7 +63,7 @@ class Sinks:
 
 
 class ProgressBar:
-    """One line a stage: step, reward or loss, tokens/s, time left."""
+    """One line a stage or evaluation: step, reward or loss, tokens/s, time left."""
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
@@ -80,11 +80,13 @@ class ProgressBar:
 
     def step(self, stage: str, step: int, num_steps: int, metrics: Mapping[str, float]) -> None:
         if stage not in self._tasks:
-            self._progress.start()
             self._tasks[stage] = self._progress.add_task(stage, total=num_steps, numbers="")
+            self._progress.start()
         self._progress.update(self._tasks[stage], completed=step, numbers=describe(metrics))
-        if step == num_steps:
+        if self._progress.finished:
             self._progress.stop()
+            while self._tasks:  # what is finished is said, and not said again when the next one starts
+                self._progress.remove_task(self._tasks.popitem()[1])
 
     def close(self) -> None:
         """Give the terminal back; a run that was stopped leaves its bar where it was."""

@@ -124,13 +124,25 @@ def _quiet_transformers() -> Iterator[None]:
     """Errors only and no progress bars, then as before."""
     from transformers.utils import logging
 
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
+    try:
+        with no_loading_bars():
+            yield
+    finally:
+        logging.set_verbosity(verbosity)
+
+
+@contextmanager
+def no_loading_bars() -> Iterator[None]:
+    """No progress bars of transformers while models are loaded and written, then as before."""
+    from transformers.utils import logging
+
+    bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
 
