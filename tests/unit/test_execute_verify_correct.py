@@ -14,8 +14,8 @@ TASK = task_with({"hidden": "never read here"}, public=PUBLIC)
 
 
 def failed(*verdicts, passed=0):
-    cases = tuple(CaseVerdict(name=f"n{i}", verdict=v, detail=d) for i, (v, d) in enumerate(verdicts))
-    return verdict(next(v for v, _ in verdicts if v != "passed"), passed=passed, total=4, cases=cases)
+    cases = tuple(CaseVerdict(name=name, verdict=v, detail=d) for name, v, d in verdicts)
+    return verdict(next(v for _, v, _ in verdicts if v != "passed"), passed=passed, total=4, cases=cases)
 
 
 async def reply_to(result, **options):
@@ -52,24 +52,23 @@ async def test_the_last_attempt_is_left_to_the_reward():
 
 async def test_the_digest_names_what_failed_and_cuts_what_is_long():
     result = failed(
-        ("wrong_answer", "got 3"),
-        ("runtime_error", 'Traceback (most recent call last):\n  File "x"\nKeyError: 5'),
-        ("passed", ""),
-        ("wrong_answer", ""),
+        ("stdin 1", "passed", ""),
+        ("call 1", "wrong_answer", "expected 2, got 3"),
+        ("call 2", "runtime_error", 'Traceback (most recent call last):\n  File "x"\nKeyError: 5'),
+        ("assert 1", "wrong_answer", "f(7): got 0"),
         passed=1,
     )
-    text = await reply_to(result, digest_chars=900)
-    lines = text.splitlines()
-    assert lines[0] == "1 of 4 public tests passed."
-    assert lines[1] == "f(1): expected 2; wrong answer, got 3"
-    assert lines[2].startswith("f([5, 5, 5") and lines[2].endswith("...; runtime error: KeyError: 5")
-    assert lines[3] == "n3: wrong answer"
-    assert lines[4] == "Fix it. Reply with only the corrected code in a ```python block."
-    assert len(max(lines, key=len)) < 350
+    assert (await reply_to(result, digest_chars=900)).splitlines() == [
+        "1 of 4 public tests passed.",
+        "f(1): expected 2, got 3",
+        f"f([{'5, ' * 31}5...: runtime error: KeyError: 5",
+        "assert 1: f(7): got 0",
+        "Fix it. Reply with only the corrected code in a ```python block.",
+    ]
 
 
 async def test_the_digest_has_a_bound():
-    result = failed(*[("wrong_answer", "got " + "9" * 5000)] * 4)
+    result = failed(*[("call 1", "wrong_answer", "got " + "9" * 5000)] * 4)
     text = await reply_to(result, digest_chars=100)
     digest, _, request = text.rpartition("\n")
     assert len(digest) == 100 and digest.endswith("...") and request.startswith("Fix it.")
@@ -80,9 +79,12 @@ async def test_other_failures_are_told_as_such():
     assert (await reply_to(no_code)).startswith("There was no code to run.")
     compiled = verdict("compile_error", passed=0, cases=(), detail="line 1\nSyntaxError: invalid syntax\n")
     assert (await reply_to(compiled)).startswith("The code does not compile: SyntaxError: invalid syntax\n")
-    stdin = failed(("passed", ""), ("passed", ""), ("wrong_answer", "got '9'"), passed=2)
-    assert "input '4\\n': expected '8\\n'; wrong answer, got '9'" in await reply_to(stdin)
-    assert "time limit" in await reply_to(failed(("time_limit", "")))
+    stdin = failed(("stdin 1", "wrong_answer", "expected '8', got '9'"))
+    assert "\ninput '4\\n': expected '8', got '9'\n" in await reply_to(stdin)
+    assert "\nf(1): time limit: over the limit of cpu\n" in await reply_to(
+        failed(("call 1", "time_limit", "over the limit of cpu"))
+    )
+    assert "\nf(1): wrong answer\n" in await reply_to(failed(("call 1", "wrong_answer", "")))
 
 
 async def test_a_failure_of_the_sandbox_is_not_the_policys():

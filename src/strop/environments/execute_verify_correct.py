@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from strop.core.errors import ConfigError, DataError, InfraError
 from strop.core.problems import problem_from_json
-from strop.core.programs import CaseVerdict, FunctionCase, Problem, StdinCase, Verdict
+from strop.core.programs import CaseVerdict, Problem, Verdict
 from strop.core.protocols import Grader
 from strop.core.types import JSON, Message, Observation, StepResult, Task
 
-VALUE_CHARS = 80  # of each input, expected and given value
+VALUE_CHARS = 100  # of what a case was given; twice as much of what came of it
 
 
 class ExecuteVerifyCorrect:
@@ -66,40 +66,32 @@ class ExecuteVerifyCorrect:
 
 
 def digest(public: Problem, verdict: Verdict, limit: int) -> str:
-    """What failed, at most `limit` characters, and the request to mend it.
-
-    Relies on the grader's order of cases: function cases, then stdin cases, then tests.
-    """
+    """What failed, at most `limit` characters, and the request to mend it."""
     request = f"Fix it. Reply with only the corrected code in a ```{public.language} block."
     if verdict.verdict == "no_answer" and not verdict.passed:
         return f"There was no code to run. {request}"
     if verdict.verdict == "compile_error":
         return f"{_cut(f'The code does not compile: {_last_line(_detail(verdict))}', limit)}\n{request}"
-    shown: list[FunctionCase | StdinCase | None] = [*public.cases, *public.stdin_cases]
-    shown += [None] * max(0, len(verdict.cases) - len(shown))
+    inputs = _inputs(public)
     lines = [f"{verdict.passed} of {verdict.total} public tests passed."]
-    for case, result in zip(shown, verdict.cases, strict=False):
-        if result.verdict != "passed":
-            lines.append(_failure(public, case, result))
-    if len(lines) == 1:
-        lines.append(f"{verdict.verdict}: {_last_line(verdict.detail)}")
+    lines += [_failure(case, inputs.get(case.name)) for case in verdict.cases if case.verdict != "passed"]
     return f"{_cut(chr(10).join(lines), limit)}\n{request}"
 
 
-def _failure(public: Problem, case: FunctionCase | StdinCase | None, result: CaseVerdict) -> str:
-    if result.verdict == "wrong_answer":
-        said = f"wrong answer, {result.detail}" if result.detail else "wrong answer"
-    else:
-        said = f"{result.verdict.replace('_', ' ')}: {_last_line(result.detail)}".removesuffix(": ")
-    if case is None:
-        return f"{result.name}: {_cut(said, 2 * VALUE_CHARS)}"
-    if isinstance(case, StdinCase):
-        given, expected = f"input {case.stdin!r}", case.expected
-    else:
+def _inputs(public: Problem) -> dict[str, str]:
+    """What each case was given, by the name that the grader gives the case: `call 1`, `stdin 1` and so on."""
+    found = {f"stdin {number}": f"input {case.stdin!r}" for number, case in enumerate(public.stdin_cases, 1)}
+    for number, case in enumerate(public.cases, 1):
         arguments = [repr(a) for a in case.call.args] + [f"{k}={v!r}" for k, v in case.call.kwargs.items()]
-        given, expected = f"{public.entry_point}({', '.join(arguments)})", case.expected
-    wanted = "" if public.checker else f": expected {_cut(repr(expected), VALUE_CHARS)}"
-    return f"{_cut(given, VALUE_CHARS)}{wanted}; {_cut(said, 2 * VALUE_CHARS)}"
+        found[f"call {number}"] = f"{public.entry_point}({', '.join(arguments)})"
+    return found
+
+
+def _failure(case: CaseVerdict, given: str | None) -> str:
+    """One line for a failed case. The grader's detail says what was expected and what came, or how the error ends."""
+    detail = _cut(_last_line(case.detail), 2 * VALUE_CHARS)
+    kind = "" if case.verdict == "wrong_answer" and detail else case.verdict.replace("_", " ")
+    return ": ".join(part for part in (_cut(given or case.name, VALUE_CHARS), kind, detail) if part)
 
 
 def _detail(verdict: Verdict) -> str:
