@@ -14,10 +14,13 @@ from strop.cli.export import export
 from strop.cli.init import init
 from strop.cli.model import model
 from strop.cli.rollouts import rollouts
+from strop.cli.sandbox import sandbox
 from strop.cli.train import train
 from strop.core.errors import StropError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+ABOUT = "Post-training reinforcement learning for language models: SFT, joint RL over many domains, honest evaluation."
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=ABOUT)
 app.command()(train)
 app.command("eval")(evaluate)
 app.command()(compare)
@@ -25,6 +28,7 @@ app.command()(rollouts)
 app.command()(export)
 app.command()(init)
 app.add_typer(model, name="model")
+app.add_typer(sandbox, name="sandbox")
 
 
 def main(arguments: list[str] | None = None) -> None:

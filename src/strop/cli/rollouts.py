@@ -25,6 +25,10 @@ def rollouts(
     if not folders:
         raise DataError(f"{run}: holds no rollouts; give the folder of a run that had an RL stage")
     rows = [row for folder in folders for row in read_rollouts(folder, step=step, domain=domain)]
+    if domain is not None and not rows:
+        known = {row["domain"] for folder in folders for row in read_rollouts(folder, step=step, columns=["domain"])}
+        raise DataError(f"{run}: no rollout is of domain {domain!r}; there are {', '.join(sorted(known))}")
+    num_recorded = len(rows)
     rows = [row for row in rows if row["total"] is not None]
     rows.sort(key=lambda row: row["total"], reverse=not worst)
     console = Console()
@@ -33,4 +37,5 @@ def rollouts(
         console.print(escape(row["prompt"]), style="dim")
         console.print(escape(row["text"]))
         console.print({name: score["value"] for name, score in row["scores"].items()})
-    console.print(f"{min(limit, len(rows))} of {len(rows)} rollouts")
+    unknown = f"; {num_recorded - len(rows)} more have no reward" if num_recorded > len(rows) else ""
+    console.print(f"{min(limit, len(rows))} of {len(rows)} rollouts{unknown}")
