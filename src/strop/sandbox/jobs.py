@@ -174,16 +174,19 @@ class Job:
             },
         }
 
-    @contextlib.contextmanager
-    def descriptors(self) -> Iterator[tuple[list[str], list[int]]]:
-        """Memory files of what the job gets, made for one attempt: names and descriptors in the order they are sent."""
+    def contents(self) -> dict[str, bytes]:
         program = self.program
         contents = {"source": program.source.encode("utf-8", "surrogatepass"), "stdin": program.stdin}
         if program.files:
             contents["files"] = b"".join(program.files.values())
         if self.input is not None:
             contents["input"] = self.input
-        made = {name: _memory_file(name, content) for name, content in contents.items()}
+        return contents
+
+    @contextlib.contextmanager
+    def descriptors(self) -> Iterator[tuple[list[str], list[int]]]:
+        """Memory files of what the job gets, made for one attempt: names and descriptors in the order they are sent."""
+        made = {name: _memory_file(name, content) for name, content in self.contents().items()}
         passed = {"channel": self.channel, "artifact": self.artifact.descriptor if self.artifact else None}
         given = made | {name: descriptor for name, descriptor in passed.items() if descriptor is not None}
         try:

@@ -40,9 +40,10 @@ def prepare(report, stdio, settings, disk_bytes):
         message, descriptors, _, _ = socket.recv_fds(report, 1 << 17, 16)
         if not message:
             os._exit(0)
-        status = _start(report, json.loads(message), descriptors, settings)
+        job = json.loads(message)
+        status = start(report, job, dict(zip(job["fds"], descriptors, strict=True)), settings)
     except BaseException as error:
-        status = _failed(report, error)
+        status = failed(report, error)
     os._exit(status)
 
 
@@ -51,7 +52,7 @@ def _cpu():
     return usage.ru_utime + usage.ru_stime
 
 
-def _failed(report, error):
+def failed(report, error):
     """What went wrong before the program ran is the sandbox's fault, and is said on the channel only we have."""
     try:
         report.send(f"failed {type(error).__name__}: {error}".encode())
@@ -99,8 +100,8 @@ def _file_rules(settings):
     return rules
 
 
-def _start(report, job, descriptors, settings):
-    fds = dict(zip(job["fds"], descriptors, strict=True))
+def start(report, job, fds, settings):
+    """Take on limits and files, then run the program; `fds` are descriptors by name, `report` is descriptor 3."""
     os.dup2(fds.pop("stdin"), 0)
     work = settings["box"] + "/work"
     os.chdir(work)
