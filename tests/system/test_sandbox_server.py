@@ -340,6 +340,25 @@ async def test_a_client_that_leaves_cancels_its_job(start, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+async def test_jobs_left_at_any_moment_leave_room_for_others(start):
+    async with RemoteSandbox([start("--capacity", 2).url]) as sandbox:
+        for steps in range(12):  # from before the request is made to while it is on its way
+            jobs = [asyncio.create_task(sandbox.run(bash("sleep 5"), LIMITS)) for _ in range(6)]
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
+        execution = await asyncio.wait_for(sandbox.run(bash("echo room"), LIMITS), 10)
+    assert execution.stdout == b"room\n"
+
+
+@pytest.mark.parametrize("urls", [[], ["127.0.0.1:8700"], ["http://a:b"]])
+def test_a_wrong_address_is_one_line(urls):
+    with pytest.raises(ConfigError, match="URL"):
+        RemoteSandbox(urls)
+
+
 async def test_a_server_told_to_stop_finishes_what_runs(start):
     server = start()
     async with httpx2.AsyncClient(timeout=30) as http:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import functools
 import random
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -20,10 +20,16 @@ from strop.core.programs import Call, CallExecution, Execution, Limits, Program,
 from strop.core.protocols import Sandbox
 from strop.sandbox import wire
 from strop.sandbox.fair_queue import FairQueue
+from strop.sandbox.known_server import (
+    BACK_OFF_S,
+    MAX_BACK_OFF_S,
+    KnownServer,
+    error_text,
+    refusal_text,
+    retry_after_s,
+)
 
 CONNECT_S = 10.0
-BACK_OFF_S = 0.25
-MAX_BACK_OFF_S = 15.0
 SLACK_S = 15.0  # set-up, compilation of a cached source, transport
 COMPILE_S = 60.0
 
@@ -42,32 +48,6 @@ class _Job:
     answer: asyncio.Future[wire.Result]
     attempt: asyncio.Task[None] | None = None
     failures: int = 0
-
-
-@dataclass(eq=False, slots=True)
-class _Server:
-    """What the client knows of one server. `strikes` counts faults in a row, each a longer pause."""
-
-    url: str
-    up: bool = False
-    capacity: int = 1
-    max_in_flight: int = 1
-    in_flight: int = 0
-    attempts: set[asyncio.Task[None]] = field(default_factory=set)
-    paused_until: float = 0.0
-    strikes: int = 0
-    trouble: str = "not reached yet"
-    ask_now: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def pause(self, seconds: float) -> None:
-        self.paused_until = max(self.paused_until, time.monotonic() + seconds)
-
-    def strike(self, trouble: str) -> None:
-        """A fault: the longer it lasts, the longer the pause. Faults of jobs sent before the pause count once."""
-        self.trouble = trouble
-        if time.monotonic() >= self.paused_until:
-            self.pause(min(BACK_OFF_S * 2**self.strikes, MAX_BACK_OFF_S))
-            self.strikes += 1
 
 
 class RemoteSandbox:
@@ -97,8 +77,12 @@ class RemoteSandbox:
         for url in urls:
             if not url.startswith(("http://", "https://")):
                 raise ConfigError(f"a sandbox server's URL starts with http:// or https://, got {url!r}")
+            try:
+                httpx2.URL(url)
+            except httpx2.InvalidURL as error:
+                raise ConfigError(f"{url!r} is no URL of a sandbox server: {error}") from None
         self.tier: Tier = "unsafe"  # that of the last server heard of; nothing better is known before
-        self._servers = [_Server(url.rstrip("/")) for url in dict.fromkeys(urls)]
+        self._servers = [KnownServer(url.rstrip("/")) for url in dict.fromkeys(urls)]
         self._token = token
         self._patience_s = patience_s
         self._health_s = health_s
@@ -191,9 +175,9 @@ class RemoteSandbox:
             server.in_flight += 1
             job.attempt = asyncio.create_task(self._attempt(job, server))
             server.attempts.add(job.attempt)
-            job.attempt.add_done_callback(server.attempts.discard)
+            job.attempt.add_done_callback(functools.partial(self._ended, job, server))
 
-    def _next_server(self, now: float) -> _Server | None:
+    def _next_server(self, now: float) -> KnownServer | None:
         free = [
             server
             for server in self._servers
@@ -208,40 +192,47 @@ class RemoteSandbox:
             if not job.answer.done():
                 job.answer.set_exception(InfraError(f"no sandbox server answers: {troubles}"))
 
-    async def _attempt(self, job: _Job, server: _Server) -> None:
-        """Send `job` to `server` once. Whatever happens, it ends with an answer or back in the queue."""
+    async def _attempt(self, job: _Job, server: KnownServer) -> None:
+        """Send `job` to `server` once and take the answer; a job without one goes back into the queue."""
         try:
             async with asyncio.timeout(job.timeout_s):
                 response = await self._http.post(f"{server.url}{job.path}", content=job.body)
             self._settle(job, server, response)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:  # it was not sent, so it did not run
-            self._suspect(server, _text(error))
+            self._suspect(server, error_text(error))
         except (httpx2.HTTPError, wire.WireError) as error:
-            self._suspect(server, _text(error))
+            self._suspect(server, error_text(error))
             self._failed(job, server)
         except TimeoutError:
             server.strike(f"no answer to a job within {job.timeout_s:.0f} s")
             self._failed(job, server)
-        except asyncio.CancelledError:  # its caller left, or its server was lost; the task ends here either way
-            self._failed(job, server)
-        finally:
-            server.in_flight -= 1
-            job.attempt = None
-            if not job.answer.done():
-                self._queue.put_back(job.domain, job)
-            self._dispatch_in(max(0.0, server.paused_until - time.monotonic()))
-            self._dispatch()
 
-    def _settle(self, job: _Job, server: _Server, response: httpx2.Response) -> None:
+    def _ended(self, job: _Job, server: KnownServer, attempt: asyncio.Task[None]) -> None:
+        """Account for an attempt, whatever became of it: also for one that was cancelled before it began."""
+        server.in_flight -= 1
+        server.attempts.discard(attempt)
+        job.attempt = None
+        if attempt.cancelled():  # its caller left, or its server was lost
+            self._failed(job, server)
+        elif (error := attempt.exception()) is not None and not job.answer.done():
+            job.answer.set_exception(error)
+        if not job.answer.done():
+            self._queue.put_back(job.domain, job)
+        self._dispatch_in(max(0.0, server.paused_until - time.monotonic()))
+        self._dispatch()
+
+    def _settle(self, job: _Job, server: KnownServer, response: httpx2.Response) -> None:
         """Take an answer, or note why there is none yet."""
         code = response.status_code
         if code == 429:
-            server.pause(_retry_after(response) * random.uniform(1, 1.5))
+            server.pause(retry_after_s(response) * random.uniform(1, 1.5))
         elif code in (400, 409, 413, 415):
             if not job.answer.done():
-                job.answer.set_exception(DataError(f"the sandbox server {server.url} refuses a job: {_said(response)}"))
+                job.answer.set_exception(
+                    DataError(f"the sandbox server {server.url} refuses a job: {refusal_text(response)}")
+                )
         elif code != 200:
-            self._suspect(server, f"HTTP {code}: {_said(response)}")
+            self._suspect(server, f"HTTP {code}: {refusal_text(response)}")
             self._failed(job, server)
         else:
             result = job.read(response.content)
@@ -253,32 +244,32 @@ class RemoteSandbox:
             if not job.answer.done():
                 job.answer.set_result(result)
 
-    def _failed(self, job: _Job, server: _Server) -> None:
+    def _failed(self, job: _Job, server: KnownServer) -> None:
         job.failures += 1
         if job.failures >= self._max_failures and not job.answer.done():
             trouble = f"{job.failures} attempts failed, the last at {server.url}: {server.trouble}"
             job.answer.set_exception(InfraError(trouble))
 
-    def _suspect(self, server: _Server, trouble: str) -> None:
+    def _suspect(self, server: KnownServer, trouble: str) -> None:
         """An attempt broke: send nothing more to the server until it has answered for its health."""
         server.strike(trouble)
         server.ask_now.set()
         self._down(server)
 
-    def _lost(self, server: _Server, trouble: str) -> None:
+    def _lost(self, server: KnownServer, trouble: str) -> None:
         """A server does not answer for its health: what is on its way there goes elsewhere."""
         server.trouble = trouble
         self._down(server)
         for task in server.attempts:
             task.cancel()
 
-    def _down(self, server: _Server) -> None:
+    def _down(self, server: KnownServer) -> None:
         server.up = False
         if self._down_since is None and not any(server.up for server in self._servers):
             self._down_since = time.monotonic()
             self._dispatch_in(self._patience_s)
 
-    async def _watch(self, server: _Server) -> None:
+    async def _watch(self, server: KnownServer) -> None:
         """Ask a server for its health again and again, more seldom the longer it is away."""
         misses = 0
         while True:
@@ -290,13 +281,13 @@ class RemoteSandbox:
             well = await self._ask(server, patient=server.up and misses == 0)
             misses = 0 if well else min(misses + 1, 10)
 
-    async def _ask(self, server: _Server, *, patient: bool = False) -> bool:
+    async def _ask(self, server: KnownServer, *, patient: bool = False) -> bool:
         """Whether the server is well. `patient` lets one silence pass: the server may only be busy."""
         try:
             async with asyncio.timeout(self._probe_s):
                 response = await self._http.get(f"{server.url}/health")
             if response.status_code != 200:
-                self._lost(server, f"HTTP {response.status_code}: {_said(response)}")
+                self._lost(server, f"HTTP {response.status_code}: {refusal_text(response)}")
                 return False
             health = wire.HEALTH.load(response.content)
         except TimeoutError:
@@ -304,7 +295,7 @@ class RemoteSandbox:
                 self._lost(server, f"no word of its health within {self._probe_s:g} s")
             return False
         except (httpx2.HTTPError, wire.WireError) as error:
-            self._lost(server, _text(error))
+            self._lost(server, error_text(error))
             return False
         self.tier = health.tier
         server.capacity = max(1, health.capacity)
@@ -367,21 +358,3 @@ class _DomainSandbox:
 
 def _new_key() -> str:
     return uuid.uuid4().hex
-
-
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:200] if str(error) else type(error).__name__
-
-
-def _said(response: httpx2.Response) -> str:
-    """What a refusal says, whether it comes from a sandbox server or from something before it."""
-    text = response.text
-    with contextlib.suppress(ValueError):
-        given = json.loads(text[:2000])
-        text = given["error"] if isinstance(given, dict) and isinstance(given.get("error"), str) else text
-    return " ".join(text[:300].split())
-
-
-def _retry_after(response: httpx2.Response) -> float:
-    text = response.headers.get("Retry-After", "1")
-    return min(float(text), MAX_BACK_OFF_S) if text.isdecimal() else 1.0
