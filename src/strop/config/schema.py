@@ -118,7 +118,10 @@ class RewardConfig(Component):
 
 
 class DomainConfig(Section):
-    """`tasks` and `held_out` are task sources; `transfer` domains are evaluated and never trained on."""
+    """`tasks` and `held_out` are task sources; `transfer` domains are evaluated and never trained on.
+
+    An `optional` domain is left out, with a line that says so, where what it needs (a sandbox) cannot be had.
+    """
 
     name: str = Field(min_length=1)
     tasks: Component
@@ -132,6 +135,7 @@ class DomainConfig(Section):
     max_rollout_tokens: int | None = Field(None, gt=0)
     signal: str = "accuracy"
     transfer: bool = False
+    optional: bool = False
 
 
 class AlgorithmConfig(Section):
@@ -156,6 +160,35 @@ class AlgorithmConfig(Section):
     value_coef: float = Field(0.5, ge=0)
     value_clip: float = Field(0.2, gt=0)
     keep: Literal["signal", "all"] = "signal"
+
+
+class LanguageConfig(Section):
+    """A language beside the built-in ones; see docs/sandbox.md for what each field means."""
+
+    name: str
+    source: str
+    run: tuple[str, ...] = Field(min_length=1)
+    compile: tuple[str, ...] = ()
+    artifact: str | None = None
+    address_space: bool = True
+    mounts: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+
+
+class SandboxConfig(Section):
+    """Where programs run: on this machine in the strongest `tier` that works, or on `servers` of strop sandbox serve.
+
+    `jobs` at once (one per core by default). `packages` are installed distributions that programs may import.
+    """
+
+    tier: Literal["auto", "full", "rootless", "landlock", "gvisor", "unsafe"] = "auto"
+    jobs: int | None = Field(None, gt=0)
+    packages: tuple[str, ...] = ()
+    preload: tuple[str, ...] = ()
+    languages: tuple[LanguageConfig, ...] = ()
+    allow_unsafe: bool = False
+    servers: tuple[str, ...] = ()
+    token: str | None = None
 
 
 class EvaluationConfig(Section):
@@ -229,6 +262,7 @@ class RunConfig(Section):
     sampling: SamplingConfig = SamplingConfig()
     rewards: tuple[RewardConfig, ...] = ()
     domains: tuple[DomainConfig, ...] = Field(min_length=1)
+    sandbox: SandboxConfig = SandboxConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     stages: tuple[StageConfig, ...] = Field(min_length=1)
 
