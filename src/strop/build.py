@@ -8,13 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from strop.algorithms.loss import Teach
 from strop.algorithms.presets import make_algorithm
 from strop.config.resolve import ENVIRONMENTS, REWARDS, TASKS, locate, make, make_callable
-from strop.config.schema import AlgorithmConfig, Component, DomainConfig, RewardConfig, RunConfig, StageConfig
-from strop.core.errors import ConfigError
+from strop.config.schema import (
+    AlgorithmConfig,
+    Component,
+    DomainConfig,
+    LearnerConfig,
+    RewardConfig,
+    RunConfig,
+    StageConfig,
+)
+from strop.core.errors import ConfigError, DataError
 from strop.core.protocols import Algorithm, Domain, NamedReward, TaskSource
-from strop.core.types import Message, Rollout, SamplingParams, Task
+from strop.core.types import Message, Rollout, SamplingParams, Task, TrainingSample
 from strop.curriculum.mixture import StaticMixture
 from strop.engines.loading import load_engine
 from strop.engines.renderer import ChatRenderer
@@ -38,6 +48,10 @@ def build_domains(config: RunConfig, stage: StageConfig | None = None, *, transf
         if unknown:
             raise ConfigError(f"stage {stage.title!r}: no domain is named {unknown[0]!r}")
         chosen = [d for d in chosen if d.name in stage.domains]
+    if stage is not None and not chosen:
+        raise ConfigError(
+            f"stage {stage.title!r}: has no domain to train on; name some, or let one be no transfer domain"
+        )
     return [_build_domain(config, domain, stage) for domain in chosen]
 
 
@@ -123,12 +137,28 @@ def build_renderer(config: RunConfig, folder: Path) -> ChatRenderer:
 
 
 def build_engine(config: RunConfig, folder: Path, renderer: ChatRenderer) -> TorchEngine:
+    _check_device(config.engine.device, "engine.device")
     return load_engine(folder, config.engine, renderer, max_context=config.model.max_context)
+
+
+def _check_device(device: str, where: str) -> None:
+    """ConfigError when nothing can be computed on `device`."""
+    try:
+        if device != "auto":
+            torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+        raise ConfigError(f"{where} = {device!r} cannot be used here ({error}); use auto, cpu or cuda") from error
 
 
 def build_algorithm(stage: StageConfig, domains: Sequence[Domain]) -> Algorithm:
     """The stage's algorithm; `advantage` and `loss` may be code of the user's."""
     config: AlgorithmConfig = stage.algorithm
+    for domain in domains:
+        if stage.group_size > 1 and (domain.sampling.temperature == 0 or domain.sampling.top_k == 1):
+            raise ConfigError(
+                f"stage {stage.title!r}, domain {domain.name!r}: temperature 0 or top_k 1 repeats one answer, so no "
+                "group can teach anything; raise it"
+            )
     return make_algorithm(
         config,
         max_tokens=max(d.max_rollout_tokens or d.sampling.max_tokens * d.max_turns for d in domains),
@@ -140,7 +170,24 @@ def build_algorithm(stage: StageConfig, domains: Sequence[Domain]) -> Algorithm:
 
 def build_teacher(config: RunConfig, stage: StageConfig, folder: Path) -> TorchLearner:
     """The learner of an SFT stage."""
-    return load_learner(folder, stage.learner or config.learner, loss=Teach(), total_updates=stage.steps)
+    settings = _learner_config(config, stage)
+    return load_learner(folder, settings, loss=Teach(), total_updates=stage.steps)
+
+
+def _learner_config(config: RunConfig, stage: StageConfig) -> LearnerConfig:
+    settings = stage.learner or config.learner
+    _check_device(settings.device, "learner.device")
+    return settings
+
+
+def check_teachable(samples: Sequence[TrainingSample], engine: TorchEngine) -> None:
+    """DataError when a conversation to teach is longer than the model's context."""
+    for number, sample in enumerate(samples, start=1):
+        if len(sample) > engine.max_context:
+            raise DataError(
+                f"conversation {number} to teach has {len(sample)} tokens and the context {engine.max_context}: "
+                "shorten it, leave it out, or raise model.max_context if the model allows it"
+            )
 
 
 def build_learner(
@@ -149,7 +196,7 @@ def build_learner(
     """The learner of an RL stage."""
     return load_learner(
         folder,
-        stage.learner or config.learner,
+        _learner_config(config, stage),
         loss=algorithm.loss,
         total_updates=stage.steps,
         needs=algorithm.needs,

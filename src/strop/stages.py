@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 import logging
+import math
 import os
 import shutil
 import time
@@ -173,6 +174,7 @@ async def _run_sft(
     shop: Workshop, stage: StageConfig, model: Path, checkpoints: CheckpointFolder, log: MetricsLog
 ) -> Learner:
     samples = [shop.renderer.teach(c) for c in build.teaching_conversations(shop.config, stage)]
+    build.check_teachable(samples, shop.engine)
     learner = build.build_teacher(shop.config, stage, model)
     saved = checkpoints.latest()
     if saved is not None:
@@ -181,6 +183,8 @@ async def _run_sft(
     def record(step: int, metrics: Mapping[str, float]) -> None:
         log.append(step, metrics)
         shop.sinks.step(stage.title, step, stage.steps, metrics)
+        for remark in _skipped(step, metrics):
+            log_to.warning(remark)
 
     await fit(
         learner,
@@ -269,7 +273,13 @@ def _remarks(step: int, groups: StepGroups, metrics: Mapping[str, float]) -> lis
         reasons = Counter(finished.drop_reason for finished in groups.finished)
         reason, count = reasons.most_common(1)[0]
         remarks.append(f"step {step}: nothing to train on, {count} of {len(groups.finished)} groups dropped: {reason}")
-    return remarks
+    return remarks + _skipped(step, metrics)
+
+
+def _skipped(step: int, metrics: Mapping[str, float]) -> list[str]:
+    if all(math.isfinite(metrics[name]) for name in ("loss", "grad_norm") if name in metrics):
+        return []
+    return [f"step {step}: loss or gradient is not finite, so its update was skipped; lower learner.learning_rate"]
 
 
 def name_of(code: Any) -> str:

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from strop.algorithms.loss import PpoClip, Reinforce, Teach, ValueLoss
 from strop.config.schema import LearnerConfig, LoraConfig
 from strop.core.batch import Batch
-from strop.core.errors import ConfigError
+from strop.core.errors import ConfigError, DivergedError
 from strop.core.types import TrainingSample
 from strop.learner.learner import load_learner
 from strop.learner.optim import learning_rate
@@ -72,6 +72,17 @@ async def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny_model):
     good = await learner.update(batch())
     assert good.metrics["skipped_updates"] == 1 and math.isfinite(good.metrics["grad_norm"])
     assert not all(torch.equal(a, b) for a, b in zip(before, learner.policy.parameters(), strict=True))
+
+
+async def test_updates_that_are_never_finite_end_the_run(tiny_model):
+    learner = learner_of(tiny_model)
+    for _ in range(4):
+        await learner.update(batch(advantage=math.inf))
+    await learner.update(batch())  # one that is finite, and the count begins anew
+    for _ in range(4):
+        await learner.update(batch(advantage=math.nan))
+    with pytest.raises(DivergedError, match=r"5 updates in a row .* learner\.learning_rate"):
+        await learner.update(batch(advantage=math.inf))
 
 
 async def test_zero_advantages_move_nothing(tiny_model):

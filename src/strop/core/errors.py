@@ -26,6 +26,14 @@ class ContextError(DataError):
     """A prompt that leaves no room in the model's context."""
 
 
+class EngineError(StropError):
+    """The engine that samples stopped and cannot go on."""
+
+
+class DivergedError(StropError):
+    """Weights, losses or logits that are not finite: training on would teach nothing."""
+
+
 class RewardError(StropError):
     """A reward function that raised or returned something that is not a score."""
 

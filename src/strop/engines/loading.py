@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from peft import PeftConfig, PeftModel
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
@@ -28,9 +29,11 @@ def load_engine(
     """An engine over the transformers model in `folder`, on the configured device and in its dtype."""
     try:
         model = _load_merged(folder, getattr(torch, config.dtype))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise DataError(f"{folder}: not a causal language model that transformers loads: {error}") from error
-    limit = model.config.max_position_embeddings
+    limit = _longest_context(model) or max_context
+    if limit is None:
+        raise ConfigError(f"{folder}: its config names no longest context; set model.max_context")
     if max_context is not None and max_context > limit:
         raise ConfigError(f"model.max_context is {max_context}, but the model in {folder} allows {limit}")
     model = model.to(choose_device(config.device)).eval()
@@ -48,16 +51,32 @@ def load_engine(
 def _load_merged(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     """The model in `folder`, an adapter merged in float32, as the learner's are when they are published."""
     if not (folder / "adapter_config.json").is_file():
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+        return _load_whole(folder, dtype)
     base = PeftConfig.from_pretrained(str(folder)).base_model_name_or_path
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    return PeftModel.from_pretrained(model, str(folder)).merge_and_unload().to(dtype)
+    return PeftModel.from_pretrained(_load_whole(base, torch.float32), str(folder)).merge_and_unload().to(dtype)
+
+
+def _load_whole(folder: Path | str, dtype: torch.dtype) -> PreTrainedModel:
+    """DataError where weights are missing: transformers would fill them with random numbers."""
+    model, found = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, output_loading_info=True)
+    if found["missing_keys"]:
+        first = min(found["missing_keys"])
+        raise DataError(f"{folder}: has no weights for {first} and {len(found['missing_keys']) - 1} more; copy it anew")
+    return model
+
+
+def _longest_context(model: PreTrainedModel) -> int | None:
+    try:
+        return int(model.config.max_position_embeddings)
+    except AttributeError:  # relative positions, or a state
+        return None
 
 
 @torch.inference_mode()
 def fits(model: PreTrainedModel, length: int, tolerance: float) -> bool:
     """Whether prefill and one decode step over `length` ids give what transformers gives; sets the attention.
 
+    DataError when what transformers gives is not finite.
     Decided by equality, never by name: state-space layers, chunked attention and the like do not fit.
     """
     ids = np.random.default_rng(0).integers(0, model.config.vocab_size, length).astype(np.int32)
@@ -74,6 +93,8 @@ def fits(model: PreTrainedModel, length: int, tolerance: float) -> bool:
         raise
     except (ValueError, TypeError, RuntimeError, IndexError):  # takes no attention, cache or mask of ours
         return False
+    if not torch.isfinite(plain).all():
+        raise DataError("the model's logits are not finite: its weights hold NaN or infinity; use another checkpoint")
     return _distance(torch.cat([prefix.logits[None], last]), plain) <= tolerance
 
 
@@ -91,7 +112,4 @@ def choose_device(device: str) -> torch.device:
     """`auto` is CUDA where there is one, else the CPU."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.device(device)
-    except RuntimeError as error:
-        raise ConfigError(f"engine.device = {device!r} is no device; use auto, cpu or cuda") from error
+    return torch.device(device)

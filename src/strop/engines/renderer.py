@@ -19,7 +19,7 @@ from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBas
 from strop.core.errors import DataError
 from strop.core.types import NOT_SAMPLED, Completion, IntArray, Message, Tool, ToolCall, TrainingSample
 
-PROBE = "what the assistant says"
+PROBE = "what is said"
 TOOL_CALL = re.compile(r"<tool_call>((?:(?!</?tool_call>).)*+)</tool_call>", re.DOTALL)  # linear in what is written
 
 
@@ -35,13 +35,15 @@ class ChatRenderer:
         """The renderer of the model in `folder`. DataError when there is no chat template."""
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{folder}: no tokenizer that transformers loads: {error}") from error
         if chat_template is not None:
             tokenizer.chat_template = chat_template
         if not tokenizer.chat_template:
             raise DataError(f"{folder}: the tokenizer has no chat template; set model.chat_template in the recipe")
         renderer = cls(tokenizer, _end_ids(folder, tokenizer))
+        if PROBE not in renderer._render([Message(role="user", content=PROBE)], (), prompt=True):
+            raise DataError(f"{folder}: the chat template leaves out what the user says; set model.chat_template")
         return cls(tokenizer, renderer.end_ids | renderer._template_end())
 
     def start(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> IntArray:
@@ -118,7 +120,7 @@ class ChatRenderer:
                     add_generation_prompt=prompt,
                 )
             )
-        except TemplateError as error:
+        except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
             raise DataError(f"the chat template refuses this conversation: {error}") from error
 
     def _template_end(self) -> frozenset[int]:
@@ -137,7 +139,10 @@ class ChatRenderer:
 def _end_ids(folder: Path, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     ids = {tokenizer.eos_token_id}
     if (folder / "generation_config.json").is_file():
-        eos = GenerationConfig.from_pretrained(folder).eos_token_id
+        try:
+            eos = GenerationConfig.from_pretrained(folder).eos_token_id
+        except (OSError, ValueError) as error:
+            raise DataError(f"{folder / 'generation_config.json'}: cannot be read: {error}") from error
         ids |= set(eos) if isinstance(eos, list) else {eos}
     return frozenset(i for i in ids if i is not None)
 

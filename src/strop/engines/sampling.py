@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from strop.core.errors import DivergedError
 from strop.core.seeds import derive_seed
 from strop.core.types import IntArray, SamplingParams
 
@@ -35,7 +36,7 @@ def uniform(seed: int, position: int) -> float:
 def draw(logits: Tensor, params: Sequence[SamplingParams], positions: Sequence[int]) -> Draw:
     """One token a row from `logits` [B, V], float32, by inversion of the cumulative distribution.
 
-    At temperature 0 the likeliest token, with its logprob at temperature 1.
+    At temperature 0 the likeliest token, with its logprob at temperature 1. DivergedError when logits are not finite.
     """
     device = logits.device
     greedy = torch.tensor([p.temperature == 0 for p in params], device=device)
@@ -47,6 +48,8 @@ def draw(logits: Tensor, params: Sequence[SamplingParams], positions: Sequence[i
     if cut:
         logits = _masked(logits, kept, cut)
     normaliser = torch.logsumexp(logits, dim=-1)
+    if not torch.isfinite(normaliser).all():
+        raise DivergedError("the model's logits are not finite: training diverged; lower learner.learning_rate")
     numbers = [uniform(p.seed, position) for p, position in zip(params, positions, strict=True)]
     tokens = torch.where(greedy, logits.argmax(-1), _invert(logits, normaliser, numbers))
     logprobs = logits.gather(1, tokens[:, None]).squeeze(1) - normaliser

@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from strop.config.schema import EngineConfig
-from strop.core.errors import ContextError, DataError
+from strop.core.errors import ContextError, DataError, EngineError, StropError
 from strop.core.protocols import PauseMode
 from strop.core.types import Completion, FinishReason, IntArray, SamplingParams
 from strop.engines.attention import use_grouped_attention
@@ -87,10 +87,12 @@ class TorchEngine:
         self._config = config
         self._max_rows = 1 if config.deterministic else config.max_rows
         self._num_layers = model.config.num_hidden_layers
+        self._vocab_size = model.get_input_embeddings().num_embeddings
         self._cache = RowCache(self._num_layers, self._max_rows)
         self._prefixes = PrefixStore(config.cache_tokens)
         self._rows: list[Row] = []
         self._waiting: deque[Request] = deque()
+        self._entering: list[Request] = []
         self._changed = threading.Condition()
         self._pause: PauseMode | None = None
         self._parked = False
@@ -124,6 +126,11 @@ class TorchEngine:
                 f"the prompt has {len(prompt_ids)} tokens and the context {self.max_context}: "
                 "shorten the prompt, or raise model.max_context if the model allows it"
             )
+        if (highest := int(prompt_ids.max(initial=0))) >= self._vocab_size:
+            raise DataError(
+                f"the prompt holds token {highest}, but the model knows {self._vocab_size}: "
+                "the tokenizer in its folder belongs to another model"
+            )
         loop = asyncio.get_running_loop()
         prompt = np.ascontiguousarray(prompt_ids, np.int32)
         request = Request(prompt=prompt, params=params, future=loop.create_future(), loop=loop)
@@ -151,6 +158,8 @@ class TorchEngine:
         await asyncio.to_thread(park)
 
     def _require_running(self) -> None:
+        if isinstance(self._stopped, StropError):
+            raise self._stopped
         if self._stopped is not None:
             raise RuntimeError(f"the engine does not run: {self._stopped}") from self._stopped
 
@@ -184,11 +193,15 @@ class TorchEngine:
             with torch.inference_mode():
                 while self._wait_for_work():
                     self._step()
-        except BaseException as error:
+        except StropError as error:
             stopped = error
+        except BaseException as error:
+            hint = "if memory is short, lower engine.max_rows or engine.cache_tokens"
+            stopped = EngineError(f"the engine stopped: {type(error).__name__}: {error}; {hint}")
+            stopped.__cause__ = error
         with self._changed:
             self._stopped = stopped
-            unanswered = [*(row.request for row in self._rows), *self._waiting]
+            unanswered = [*(row.request for row in self._rows), *self._entering, *self._waiting]
             self._rows.clear()
             self._waiting.clear()
             self._changed.notify_all()
@@ -221,7 +234,7 @@ class TorchEngine:
 
     def _enter(self) -> None:
         """Move waiting calls into free rows, compute what they share once, and draw their first tokens."""
-        entering: list[Request] = []
+        entering = self._entering
         with self._changed:
             free = self._max_rows - len(self._rows)
             if len(self._waiting) > free and self._rows and free < self._max_rows * MIN_ENTERING:
@@ -237,6 +250,7 @@ class TorchEngine:
         for row, prefix in zip(fresh, prefixes, strict=True):
             self._cache.write(len(self._rows), prefix.keys, prefix.values)
             self._rows.append(row)
+        self._entering = []
         self._draw(fresh, torch.stack([prefix.logits for prefix in prefixes]))
 
     def _prefill(self, prompts: Sequence[IntArray]) -> list[Prefix]:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from strop.config.schema import LearnerConfig
 from strop.core.batch import Batch
+from strop.core.errors import DivergedError
 from strop.core.protocols import LossFn, LossInputs
 from strop.core.types import TokenOutputs, TrainingSample, Update
 from strop.learner import state
@@ -31,6 +32,8 @@ from strop.learner.token_logprobs import SampleOutputs
 from strop.learner.tries import Trie, build_tries
 
 Result = TypeVar("Result")
+
+MAX_SKIPPED_IN_A_ROW = 5  # one is a spike; so many mean that the weights are lost
 
 
 class TorchLearner:
@@ -55,6 +58,7 @@ class TorchLearner:
         self.total_updates = total_updates
         self.num_updates = 0
         self.num_skipped = 0
+        self._skipped_in_a_row = 0
         self.optimizer = make_optimizer(policy.parameters(), config)
         self._version = start_version
         self._share = choose_packing(policy, config)
@@ -66,7 +70,8 @@ class TorchLearner:
         return self._version
 
     async def update(self, batch: Batch) -> Update:
-        """One optimizer step. A step whose loss or gradient is not finite is skipped and counted."""
+        """One optimizer step. A step whose loss or gradient is not finite is skipped and counted; too many in a row
+        are a DivergedError."""
         return await self._in_thread(partial(self._update, batch))
 
     async def forward(
@@ -129,8 +134,15 @@ class TorchLearner:
         norm = torch.nn.utils.clip_grad_norm_(trained, self.config.max_grad_norm).item() if trained else 0.0
         if math.isfinite(norm) and math.isfinite(loss):
             self.optimizer.step()
+            self._skipped_in_a_row = 0
         else:
             self.num_skipped += 1
+            self._skipped_in_a_row += 1
+        if self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+            raise DivergedError(
+                f"{MAX_SKIPPED_IN_A_ROW} updates in a row had a loss or gradient that is not finite: lower "
+                "learner.learning_rate, and look for rewards or weights of enormous size"
+            )
         return norm
 
     def _sample_loss(self, batch: Batch, number: int, output: SampleOutputs) -> tuple[Tensor, dict[str, float]]:

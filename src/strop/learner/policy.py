@@ -112,12 +112,14 @@ class Policy(nn.Module):
 def load_policy(folder: Path, config: LearnerConfig, *, value_head: bool = False) -> Policy:
     """The model in `folder`: float32 masters (float64 under float64), on the configured device.
 
+    Its own dropout is off, else what is learned from is not the distribution that was sampled; LoRA's is as configured.
     An adapter folder is trained further as the same adapter under LoRA, else merged into its model.
     """
     dtype = torch.float64 if config.dtype == "float64" else torch.float32
     base = PeftConfig.from_pretrained(str(folder)).base_model_name_or_path if _is_adapter(folder) else folder.resolve()
     try:
         model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype)
+        _without_dropout(model)
         if config.activation_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         if _is_adapter(folder):
@@ -131,6 +133,15 @@ def load_policy(folder: Path, config: LearnerConfig, *, value_head: bool = False
             _check_same(model, folder, config.lora)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     return Policy(model.to(device), folder, config.lora, value_head)
+
+
+def _without_dropout(model: PreTrainedModel) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name, value in list(vars(module).items()):  # attention takes it as a number
+            if "dropout" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
 
 
 def _is_adapter(folder: Path) -> bool:
