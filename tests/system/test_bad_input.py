@@ -246,13 +246,33 @@ def test_init_quotes_what_it_is_given(strop, place):
         "path": str(data),
         "prompt": 'the "prompt"',
         "reference": "right",
+        "held_out_share": 0.3,
     }
-    assert_one_line(strop("init", str(data), "--prompt", 'the "prompt"', "--folder", "run.toml"), ["run.toml"])
+    given = ("--prompt", 'the "prompt"', "--reference", "right")
+    assert_one_line(strop("init", str(data), *given, "--folder", "run.toml"), ["run.toml"])
 
 
 def test_an_override_below_a_list_of_plain_values(strop, place):
     (place / "run.toml").write_text('domains = ["sum"]')
     assert_one_line(strop("train", "run.toml", "domains.sum.weight=2"), ["'sum' is below a plain value"])
+
+
+@pytest.mark.parametrize("folder", [".", 'odd "name"', "mine"])
+def test_init_writes_a_recipe_that_loads_wherever_it_goes(strop, place, folder):
+    (place / "run.toml").unlink()
+    rows = [json.dumps({"prompt": f"Say {n}", "text": "a"}) for n in range(30)]
+    (place / "few rows.jsonl").write_text("\n".join(rows))
+    assert_one_line(strop("init", "few rows.jsonl", "--folder", folder), ["no row has a right answer", "--reward"])
+    assert strop("init", "few rows.jsonl", "--folder", folder, "--reward", "bad_rewards:text").returncode == 0
+    recipe = tomllib.loads((place / folder / "run.toml").read_text())
+    assert recipe["name"] == (place / folder).resolve().name
+    assert recipe["domains"][0]["tasks"]["params"]["held_out_share"] > 0.1
+    assert strop("train", folder, "--dry-run").returncode == 0
+
+
+def test_init_needs_something_to_hold_out(strop, place):
+    (place / "one.jsonl").write_text('{"prompt": "a", "answer": "b"}')
+    assert_one_line(strop("init", "one.jsonl"), ["one.jsonl", "add rows"])
 
 
 def test_the_installed_command_says_the_same(place):

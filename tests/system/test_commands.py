@@ -48,6 +48,9 @@ def test_train_compare_rollouts_eval_export(tiny_model, tmp_path, capsys, monkey
     assert "runs/tour-2" in call("train", "run.toml", "stages.rl.steps=1")
     assert "sum" in call("compare", "runs/tour")
     assert "of 16 rollouts" in call("rollouts", "runs/tour", "--limit", "2")
+    with pytest.raises(SystemExit, match="2"):
+        main(["rollouts", "runs/tour", "--domain", "summ"])
+    assert "'summ'; there are sum" in capsys.readouterr().err
     call("eval", "run.toml", "--model", "runs/tour/1-rl/model", "--output", "report.json")
     assert json.loads((tmp_path / "report.json").read_text())["domains"][0]["domain"] == "sum"
     assert "sum" in call("compare", "runs/tour/evaluations/base.json", "report.json")

@@ -39,14 +39,7 @@ async def evaluate(
     and left out; truncated ones count as scored. `progress` hears of every attempt: how many are done, of how many.
     ConfigError when a k exceeds `num_samples`, or when greedy samples would all be the same.
     """
-    if max(ks) > num_samples:
-        raise ConfigError(
-            f"evaluation.ks holds {max(ks)}: set evaluation.num_samples to at least that, not {num_samples}"
-        )
-    if num_samples > 1 and temperature == 0.0:
-        raise ConfigError(
-            f"evaluation.num_samples = {num_samples} at temperature 0 repeats one answer; set evaluation.temperature"
-        )
+    _check(ks, num_samples, temperature)
     started_s = time.monotonic()
     free = asyncio.Semaphore(concurrency)
 
@@ -87,6 +80,17 @@ async def evaluate(
             )
         )
     return EvalReport(model=model, domains=tuple(reports), ks=tuple(ks), seconds=time.monotonic() - started_s)
+
+
+def _check(ks: Sequence[int], num_samples: int, temperature: float) -> None:
+    if max(ks) > num_samples:
+        raise ConfigError(
+            f"evaluation.ks holds {max(ks)}: set evaluation.num_samples to at least that, not {num_samples}"
+        )
+    if num_samples > 1 and temperature == 0.0:
+        raise ConfigError(
+            f"evaluation.num_samples = {num_samples} at temperature 0 repeats one answer; set evaluation.temperature"
+        )
 
 
 def check_scored(report: EvalReport) -> None:
