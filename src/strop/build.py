@@ -127,6 +127,26 @@ def check_disjoint(domain: Domain, limit: int = 2000) -> None:
         )
 
 
+def check_prompts(
+    domain: Domain, renderer: ChatRenderer, max_context: int, limit: int = 2000, longest: int = 8
+) -> None:
+    """DataError when a prompt with its tools leaves no room in the context; the longest texts are measured."""
+    for source in (domain.tasks, domain.held_out):
+        tasks = [source[i] for i in range(min(len(source), limit))]
+        for task in sorted(tasks, key=_num_characters, reverse=True)[:longest]:
+            count = len(renderer.start(task.prompt, task.tools))
+            if count >= max_context:
+                raise DataError(
+                    f"domain {domain.name}, task {task.id}: the prompt has {count} tokens and the context "
+                    f"{max_context}: shorten the prompt, or raise model.max_context if the model allows it"
+                )
+
+
+def _num_characters(task: Task) -> int:
+    tools = (f"{tool.name}{tool.description}{tool.parameters}" for tool in task.tools)
+    return sum(map(len, tools)) + sum(len(message.content) for message in task.prompt)
+
+
 def model_folder(config: RunConfig) -> Path:
     """Where the model to start from lies, fetched if need be."""
     return get_model(config.model.path, MODELS)

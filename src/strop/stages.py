@@ -116,6 +116,8 @@ async def run_recipe(config: RunConfig, folder: RunFolder, sinks: Sinks) -> RunR
         build.check_disjoint(domain)
     reports: dict[str, EvalReport] = {}
     async with build.build_engine(config, start, renderer) as engine:
+        for domain in [*trained, *transfer]:
+            build.check_prompts(domain, renderer, engine.max_context)
         shop = Workshop(
             config=config,
             folder=folder,
