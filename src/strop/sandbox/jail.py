@@ -10,14 +10,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, get_args
 
-from strop.core.errors import ConfigError, DataError, InfraError
+from strop.core.errors import ConfigError, InfraError
 from strop.core.programs import Call, CallExecution, Execution, Limits, Program, Tier, UnitExecution
-from strop.sandbox.answers import read_answers, read_records
 from strop.sandbox.compiling import Compiler
-from strop.sandbox.inside.plain import encode
 from strop.sandbox.jobs import ANSWER_BYTES, Job, execution_of, infra
 from strop.sandbox.languages import Language, Languages
 from strop.sandbox.packages import interpreter_prefixes, package_mounts
+from strop.sandbox.running import Runner, units_of
 from strop.sandbox.zygotes import Slot, SlotLost, Zygotes
 
 AUTO: tuple[Tier, ...] = ("full", "rootless", "landlock")
@@ -71,6 +70,7 @@ class LocalSandbox:
         self.refusals: dict[str, str] = {}
         self._zygotes: Zygotes | None = None
         self._compiler = Compiler()
+        self._runner = Runner(languages=self.languages, compiler=self._compiler, run_job=self.run_job)
         self._counted = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -149,42 +149,22 @@ class LocalSandbox:
 
     async def run(self, program: Program, limits: Limits) -> Execution:
         await self.start()
-        language = self.languages.find(program.language)
-        if language.in_zygote:
-            return await self.run_job(Job.script(program, limits))
-        artifact = None
-        if language.compile:
-            artifact = await self._compiler.artifact(language, program, self.run_job)
-            if isinstance(artifact, Execution):
-                return artifact
-        return await self.run_job(Job.native(program, limits, language, language.run, artifact))
+        return await self._runner.run(program, limits)
 
     async def call(self, program: Program, entry_point: str, calls: Sequence[Call], limits: Limits) -> CallExecution:
         await self.start()
-        self._only_python(program)
-        given = encode([[list(call.args), dict(call.kwargs)] for call in calls])
-        done = await self.run_job(Job.calls(program, limits, entry_point, len(calls), given))
-        load, answers = read_answers(done.answers, len(calls))
-        if load is not None and load.kind != "value" and done.status == "ok":
-            done = done.failed(load.detail)
-        return CallExecution(execution=done.plain(), answers=answers)
+        return await self._runner.call(program, entry_point, calls, limits)
 
     async def test(
         self, program: Program, tests: str, names: Sequence[str], limits: Limits, *, same_process: bool = False
     ) -> UnitExecution:
         await self.start()
-        self._only_python(program)
+        self._runner.only_python(program)
         if same_process:
-            tester = await self.run_job(Job.same_process(program, tests, limits, names))
-            solution = tester
+            tester = solution = await self.run_job(Job.same_process(program, tests, limits, names))
         else:
             tester, solution = await self._run_pair(program, tests, names, limits)
-        records, finished = read_records(tester.answers)
-        return UnitExecution(tester=tester.plain(), solution=solution.plain(), records=records, finished=finished)
-
-    def _only_python(self, program: Program) -> None:
-        if not self.languages.find(program.language).in_zygote:
-            raise DataError(f"calls and unit tests are for Python; {program.language} programs get stdin cases")
+        return units_of(tester, solution)
 
     async def _run_pair(self, program: Program, tests: str, names: Sequence[str], limits: Limits) -> Any:
         import socket

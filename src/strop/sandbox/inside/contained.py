@@ -5,9 +5,9 @@ and out go frames: `<II` kind and length, then bytes. The first frame in is the 
 follows is for the job's channel. That its stdin ends takes the job back.
 """
 
+import contextlib
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -19,12 +19,12 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-import job as job_process  # noqa: E402
-import kernel  # noqa: E402
-import meters  # noqa: E402
-import preload  # noqa: E402
-import rootfs  # noqa: E402
-import slot  # noqa: E402
+import job as job_process
+import kernel
+import meters
+import preload
+import rootfs
+import slot
 
 sys.path.pop(0)
 
@@ -107,11 +107,12 @@ class Child:
     def start(self):
         self.report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         writes = []
+        os.seteuid(USER)  # the pipes are to be its own, so that it can open /dev/stdout
         for _ in STREAMS if self.job["answers"] else STREAMS[:2]:
             read, write = os.pipe()
-            os.fchmod(write, 0o666)
             self.outputs.append(read)
             writes.append(write)
+        os.seteuid(0)
         if self.job["answers"]:
             self.files["answers"] = writes[2]
         if self.job["channel"]:
@@ -146,10 +147,8 @@ class Child:
         os._exit(status)
 
     def _wait(self):
-        try:
+        with contextlib.suppress(OSError):  # reaped already
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        except OSError:
-            pass  # reaped already
         os.write(self.ended, b"x")
 
 
@@ -290,10 +289,8 @@ def _end_all(child):
     """Kill and reap every other process of the container. Returns the child's wait status and its peak memory."""
     status, peak, deadline = None, 0, time.monotonic() + KILL_WAIT_S
     while True:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         try:
             while (found := os.wait4(-1, os.WNOHANG))[0]:
                 if found[0] == child.pid:

@@ -7,13 +7,10 @@ A zygote builds the root once. Each job mounts a tmpfs of its own at BOX; it hol
 import os
 
 import kernel
+from places import BOX, ETC, GROUP, PASSWD
 
-BOX = "/box/job"
 PLACES = ("work", "tmp", "shm")  # the folders of a job's place that it may write to
 DEVICES = ("null", "zero", "full", "random", "urandom")
-ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime")
-PASSWD = "root:x:0:0::/:/bin/false\njob:x:1000:1000::/box/job/work:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"
-GROUP = "root:x:0:\njob:x:1000:\nnogroup:x:65534:\n"
 STAGE = "/sys"  # where the new root is put together: it exists everywhere, and nothing of it is wanted
 
 
