@@ -22,6 +22,7 @@ from strop.core.errors import ConfigError, DataError
 from strop.core.programs import Call, Limits, Program
 from strop.sandbox.client import RemoteSandbox
 from strop.sandbox.jail import LocalSandbox
+from strop.testing import check_sandbox
 
 SERVER = Path(__file__).with_name("plain_server.py")
 LIMITS = Limits(cpu_s=10)
@@ -119,6 +120,7 @@ async def test_the_local_sandbox_answers_the_same_through_a_server(start):
 
     async with LocalSandbox() as local, RemoteSandbox([start("--jail").url]) as remote:
         assert remote.tier == local.tier
+        await check_sandbox(remote)
         for program in python:
             assert seen(await remote.run(program, limits)) == seen(await local.run(program, limits))
         here, there = [await sandbox.call(source, "f", calls, limits) for sandbox in (local, remote)]
