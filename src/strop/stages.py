@@ -299,7 +299,7 @@ async def start_run(config: RunConfig, *, resume: Path | None = None, quiet: boo
     folder = folder or RunFolder.create(Path(config.output), config.name, content)
     console.print(f"run folder {folder.path}")
     build.model_folder(config)  # fetched before the bars go: a download shows its own
-    with Sinks(_sinks(config, folder, console)) as sinks, no_loading_bars():
+    with folder.claim(), Sinks(_sinks(config, folder, console)) as sinks, no_loading_bars():
         result = await run_recipe(config, folder, sinks)
     (folder.path / "summary.json").write_text(json.dumps(summary(result), indent=1))
     console.print(comparison_table(list(result.reports.values())))

@@ -213,6 +213,7 @@ def test_a_model_without_a_chat_template(strop, place, tiny_model):
         ("", ["holds no row"]),
         ("{not json}\n", ["line 1", "not valid JSON"]),
         ("[1]\n", ["line 1", "one JSON object"]),
+        ('{"prompt": ' + "[" * 100_000 + "]" * 100_000 + "}\n", ["line 1", "not valid JSON"]),
         ('{"text": "a"}\n', ["line 1", "there are text"]),
         ('{"prompt": "", "answer": "1"}\n', ["line 1", "not empty"]),
         ('{"prompt": [{"content": "x"}], "answer": "1"}\n', ["line 1", "role and content"]),

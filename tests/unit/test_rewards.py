@@ -1,7 +1,9 @@
 import asyncio
+import math
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from making import completion
 
@@ -20,7 +22,7 @@ from strop.rewards import (
     from_trl,
 )
 from strop.rewards.extract import extract_answer, same_answer
-from strop.scoring.score import Scorer, compose
+from strop.scoring.score import Scorer, as_score, compose
 
 
 def said(text, index=0, length=3, evidence=None):
@@ -270,3 +272,14 @@ async def test_queue_time_is_not_scoring_time():
     group = RolloutGroup(ticket=0, attempt=0, task=task(), rollouts=members)
     scored = await Scorer(num_threads=2).group(group, domain)
     assert [r.total for r in scored.rollouts] == [1.0] * 100
+
+
+@pytest.mark.parametrize("value", [np.bool_(True), np.float32(1), np.int64(1), True, 1, 1.0])
+def test_every_kind_of_number_is_a_score(value):
+    assert as_score(value, named("a", 1.0), task()).value == 1.0
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), 1e39, math.inf, -math.inf, math.nan, np.float32("nan")])
+def test_a_number_that_nothing_can_be_learned_from_is_an_error(value):
+    with pytest.raises(RewardError, match="return a finite number"):
+        as_score(value, named("a", 1.0), task())

@@ -97,3 +97,19 @@ def test_a_folder_belongs_to_one_run(tmp_path: Path) -> None:
         RunFolder.open(first.path, {"seed": 1})
     with pytest.raises(ConfigError, match="not a run folder"):
         RunFolder.open(tmp_path, {"seed": 0})
+
+
+def test_a_folder_has_one_writer_at_a_time(tmp_path):
+    first = RunFolder.create(tmp_path, "sums", {"seed": 0})
+    again = RunFolder.open(first.path, {"seed": 0})
+    with first.claim(), pytest.raises(ConfigError, match="another process is at work"), again.claim():
+        pass
+    with again.claim():
+        pass
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"run_id": "a"}'])
+def test_a_folder_whose_identity_is_spoilt_is_one_error(content, tmp_path):
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(ConfigError, match=r"run\.json: cannot be read"):
+        RunFolder.open(tmp_path, {})

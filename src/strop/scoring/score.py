@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 import numbers
 import threading
 from collections.abc import Callable, Sequence
@@ -12,11 +11,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from strop.core.errors import RewardError, describe_error
 from strop.core.protocols import Domain, NamedReward
 from strop.core.types import Reward, Rollout, RolloutGroup, Score, Task
 
 MAX_TRIES = 2
+LARGEST = 1e30  # of a reward: its square must fit into float64, itself into float32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,13 +123,16 @@ def as_score(value: Any, reward: NamedReward, task: Task) -> Score:
         return value if value.version else replace(value, version=reward.version)
     if value is None:
         return Score(value=None, outcome="not_applicable", version=reward.version)
+    if isinstance(value, np.bool_):
+        value = bool(value)
     if not isinstance(value, numbers.Real):
         raise RewardError(
             f"reward {reward.name!r}, task {task.id}: returned {_brief(value)}; return a number, a Score or None"
         )
-    if not math.isfinite(value):
+    if not -LARGEST <= value <= LARGEST:
         raise RewardError(
-            f"reward {reward.name!r}, task {task.id}: returned {value}; return a finite number, or None to leave it out"
+            f"reward {reward.name!r}, task {task.id}: returned {_brief(value)}; return a finite number of at "
+            f"most {LARGEST:g}, or None to leave it out"
         )
     return Score(value=float(value), version=reward.version)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import itertools
 import json
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from strop.core.errors import ConfigError, DataError
 from strop.core.types import JSON, Rollout, RolloutGroup, Task
 
 RUN_FILE = "run.json"
+LOCK_FILE = ".lock"
 SCORE = pa.struct([("value", pa.float64()), ("outcome", pa.string()), ("detail", pa.string())])
 SCHEMA = pa.schema(
     [
@@ -81,10 +84,24 @@ class RunFolder:
         """An existing folder, to go on with. ConfigError when it is no run, or the run of another configuration."""
         if not (path / RUN_FILE).is_file():
             raise ConfigError(f"{path}: not a run folder; give --resume the folder that `strop train` printed")
-        identity = json.loads((path / RUN_FILE).read_text())
-        if identity["config_hash"] != config_hash(config):
+        try:
+            identity = json.loads((path / RUN_FILE).read_text())
+            run_id, hashed = identity["run_id"], identity["config_hash"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{path / RUN_FILE}: cannot be read as a run's ({error}); start a new run") from error
+        if hashed != config_hash(config):
             raise ConfigError(f"{path}: is the run of another configuration; use its recipe, or start a new run")
-        return cls(path, identity["run_id"])
+        return cls(path, run_id)
+
+    @contextmanager
+    def claim(self) -> Iterator[None]:
+        """While open no other process may write here; the system ends the claim of a process that dies."""
+        with (self.path / LOCK_FILE).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConfigError(f"{self.path}: another process is at work on this run; wait for its end") from error
+            yield
 
 
 def config_hash(config: Mapping[str, JSON]) -> str:

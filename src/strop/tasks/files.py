@@ -81,7 +81,7 @@ def _json_lines(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             where = f"{file}, line {number}"
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise DataError(f"{where}: not valid JSON, one object a line: {error}") from error
             if not isinstance(row, dict):
                 raise DataError(f"{where}: must be one JSON object a line, got {type(row).__name__}")
