@@ -75,8 +75,10 @@ async def test_the_digest_has_a_bound():
 
 
 async def test_other_failures_are_told_as_such():
-    no_code = verdict("no_answer", passed=0, cases=())
+    no_code = failed(("program", "no_answer", "there is no program in the answer"))
     assert (await reply_to(no_code)).startswith("There was no code to run.")
+    silent = failed(("call 1", "no_answer", "exit status 0 without an answer"))
+    assert "\nf(1): no answer: exit status 0 without an answer\n" in await reply_to(silent)
     compiled = verdict("compile_error", passed=0, cases=(), detail="line 1\nSyntaxError: invalid syntax\n")
     assert (await reply_to(compiled)).startswith("The code does not compile: SyntaxError: invalid syntax\n")
     stdin = failed(("stdin 1", "wrong_answer", "expected '8', got '9'"))

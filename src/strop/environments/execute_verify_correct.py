@@ -68,7 +68,7 @@ class ExecuteVerifyCorrect:
 def digest(public: Problem, verdict: Verdict, limit: int) -> str:
     """What failed, at most `limit` characters, and the request to mend it."""
     request = f"Fix it. Reply with only the corrected code in a ```{public.language} block."
-    if verdict.verdict == "no_answer" and not verdict.passed:
+    if verdict.verdict == "no_answer" and all(case.name == "program" for case in verdict.cases):
         return f"There was no code to run. {request}"
     if verdict.verdict == "compile_error":
         return f"{_cut(f'The code does not compile: {_last_line(_detail(verdict))}', limit)}\n{request}"
