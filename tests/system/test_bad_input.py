@@ -79,6 +79,8 @@ OVERRIDES = [
     ("domains.sum.signal=right", ["signal = 'right'", "accuracy"]),
     ("domains.sum.environment.use=single", ["did you mean 'single_turn'"]),
     ("rewards.accuracy.use=no_such_module:fn", ["cannot import 'no_such_module'"]),
+    ("rewards.accuracy.params.strict=true", ["reward 'accuracy'", "unknown parameter 'strict'"]),
+    ("rewards.accuracy.use=bad_rewards:__name__", ["reward 'accuracy'", "not a function"]),
     ("rewards.accuracy.use=bad_rewards:missing", ["has no 'missing'"]),
     ("rewards.accuracy.use=bad_rewards:text", ["reward 'accuracy'", "str '1.0'", "number"]),
     ("rewards.accuracy.use=bad_rewards:nan", ["reward 'accuracy'", "nan", "finite"]),

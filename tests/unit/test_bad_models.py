@@ -20,6 +20,7 @@ from strop.core.types import SamplingParams, TrainingSample
 from strop.engines.loading import load_engine
 from strop.engines.renderer import ChatRenderer
 from strop.learner.policy import load_policy
+from strop.stages import export_model
 
 
 def weights(change):
@@ -136,3 +137,11 @@ def test_a_conversation_longer_than_the_context_is_not_taught():
     check_teachable([sample], SimpleNamespace(max_context=9))
     with pytest.raises(DataError, match="conversation 1 to teach has 9 tokens and the context 8"):
         check_teachable([sample], SimpleNamespace(max_context=8))
+
+
+def test_the_last_stage_is_exported_however_many_there_are(tmp_path):
+    for number in range(1, 12):
+        folder = tmp_path / "run" / f"{number}-rl" / "model"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(str(number))
+    assert (export_model(tmp_path / "run", tmp_path / "out") / "config.json").read_text() == "11"

@@ -72,6 +72,9 @@ def make_callable(component: Component, builtin: Mapping[str, str], where: str) 
     if inspect.isclass(target):
         made: Callable[..., Any] = call(target, component.params, where)
         return made
+    if not callable(target):
+        raise ConfigError(f"{where}: {component.use!r} is {type(target).__name__}, not a function or class")
+    _check_names(target, component.params, where)
     bound: Callable[..., Any] = partial(target, **component.params)
     return bound
 
@@ -82,13 +85,7 @@ def parameters_of(target: Callable[..., Any]) -> tuple[str, ...]:
 
 def call(target: Callable[..., Any], params: Mapping[str, Any], where: str) -> Any:
     """`target(**params)`, with unknown or missing parameters named in one line."""
-    known = parameters_of(target)
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(target).parameters.values())
-    unknown = [name for name in params if name not in known]
-    if unknown and not takes_any:
-        near = get_close_matches(unknown[0], known, 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known) or 'none'}"
-        raise ConfigError(f"{where}: unknown parameter {unknown[0]!r}; {hint}")
+    _check_names(target, params, where)
     try:
         inspect.signature(target).bind(**params)
     except TypeError as error:
@@ -97,3 +94,13 @@ def call(target: Callable[..., Any], params: Mapping[str, Any], where: str) -> A
         return target(**params)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{where}: {error}") from error
+
+
+def _check_names(target: Callable[..., Any], params: Mapping[str, Any], where: str) -> None:
+    known = parameters_of(target)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(target).parameters.values())
+    unknown = [name for name in params if name not in known]
+    if unknown and not takes_any:
+        near = get_close_matches(unknown[0], known, 1, 0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known) or 'none'}"
+        raise ConfigError(f"{where}: unknown parameter {unknown[0]!r}; {hint}")
