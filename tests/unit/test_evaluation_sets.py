@@ -143,6 +143,13 @@ def test_an_mbpp_task_shows_some_asserts_and_is_graded_by_all(tmp_path):
         assert runs(solution, problem_from_json(source[row].reference).tests)
 
 
+def test_imports_that_only_the_published_code_has_come_with_the_tests(tmp_path):
+    row = mbpp_row(511, code="import sys, re\nimport math\ndef size(x):\n    return sys.getsizeof(x)\n")
+    row["test_list"] = ["assert size(1) == sys.getsizeof(1)"]
+    tests = MBPP(write(tmp_path / "mbpp.jsonl", [row]), "d")[0].reference["tests"]
+    assert tests == "import sys, re\nassert size(1) == sys.getsizeof(1)\n"
+
+
 def test_mbpp_rows_of_another_form_are_refused(tmp_path):
     with pytest.raises(DataError, match="line 1: no key 'test_list'; is this MBPP"):
         MBPP(write(tmp_path / "a.jsonl", [{"task_id": 11, "text": "a", "code": "a"}]), "d")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -53,7 +53,7 @@ class MBPP:
         row = self._rows[index]
         tests = [line.strip() for line in row["test_list"]]
         shown = "\n".join(tests[: self.num_shown])
-        setup = _unix(row["test_setup_code"])
+        setup = _unix(row["test_setup_code"]) or imports_of(tests, row["code"])
         problem = Problem(
             entry_point=entry_point_of(tests[0], row["code"]),
             tests="\n".join([setup, *tests] if setup.strip() else tests) + "\n",
@@ -78,6 +78,14 @@ def entry_point_of(test: str, code: str) -> str | None:
     defined = {n.name for n in ast.parse(_unix(code)).body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
     called = [n.func.id for n in ast.walk(ast.parse(test)) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
     return next((name for name in called if name in defined), None)
+
+
+def imports_of(tests: Sequence[str], code: str) -> str:
+    """The imports of `code` that `tests` rely on: an answer need not have them."""
+    used = {node.id for node in ast.walk(ast.parse("\n".join(tests))) if isinstance(node, ast.Name)}
+    imports = [node for node in ast.parse(_unix(code)).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    needed = [node for node in imports if {alias.asname or alias.name for alias in node.names} & used]
+    return "\n".join(ast.unparse(node) for node in needed)
 
 
 def _unix(text: str) -> str:
