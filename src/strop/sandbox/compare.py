@@ -91,13 +91,11 @@ def _same_number(got: Any, expected: float, tolerance: float | None) -> bool:
 
 
 def _same_dict(got: dict[Any, Any], expected: dict[Any, Any], tolerance: float | None) -> bool:
-    if len(got) != len(expected):
-        return False
     if _tagged(got) != _tagged(expected):
         got = {_json_key(key): value for key, value in got.items()}
-    return len(got) == len(expected) and all(
-        key in got and same_value(got[key], value, tolerance) for key, value in expected.items()
-    )
+        if _tagged(got) != _tagged(expected):
+            return False
+    return all(same_value(got[key], value, tolerance) for key, value in expected.items())
 
 
 def _json_key(key: Any) -> Any:

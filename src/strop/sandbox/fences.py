@@ -69,7 +69,7 @@ def fenced_blocks(text: str) -> list[Block]:
     blocks: list[Block] = []
     opened: re.Match[str] | None = None
     lines: list[str] = []
-    for line in re.split(r"\r\n|\n|\r", text):
+    for line in re.split(r"\r\n|\n|\r", text.rstrip("\r\n")):
         if opened is None:
             match = _OPEN.fullmatch(line)
             if match and not (match["fence"][0] == "`" and "`" in match["info"]):

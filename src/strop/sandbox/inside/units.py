@@ -60,10 +60,13 @@ def outcome_of(error):
 
 
 def _assertion(error):
-    line = error.__traceback__
-    while line is not None and line.tb_next is not None:
-        line = line.tb_next
-    return f"line {line.tb_lineno}: {describe(error)}" if line is not None else describe(error)
+    """With the line of the tests that failed, not that of the library which says so."""
+    number, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__") == "tests":
+            number = trace.tb_lineno
+        trace = trace.tb_next
+    return describe(error) if number is None else f"line {number}: {describe(error)}"
 
 
 def run_tests(code, names, wanted, recorder):
