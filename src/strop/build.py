@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import torch
 
 from strop.algorithms.loss import Teach
 from strop.algorithms.presets import make_algorithm
-from strop.config.resolve import ENVIRONMENTS, REWARDS, TASKS, locate, make, make_callable
+from strop.config.resolve import ENVIRONMENTS, REWARDS, TASKS, locate, make, make_callable, parameters_of
 from strop.config.schema import (
     AlgorithmConfig,
     Component,
@@ -31,17 +33,29 @@ from strop.engines.renderer import ChatRenderer
 from strop.engines.torch_engine import TorchEngine
 from strop.learner.learner import TorchLearner, load_learner
 from strop.rollout.group import Roller
+from strop.sandbox.grading import SandboxGrader
+from strop.sandbox.opening import SandboxOf, open_sandbox
 from strop.scheduler.buffer import Buffer
 from strop.scoring.score import Scorer
 from strop.storage.models import get_model
 from strop.tasks.teaching import conversation
 from strop.train import Run
 
+log = logging.getLogger(__name__)
 MODELS = Path(os.environ.get("STROP_MODELS", "models"))
 
 
-def build_domains(config: RunConfig, stage: StageConfig | None = None, *, transfer: bool = False) -> list[Domain]:
-    """The domains of a stage (all of the run's without one); with `transfer`, those that are only evaluated."""
+def build_domains(
+    config: RunConfig,
+    stage: StageConfig | None = None,
+    *,
+    transfer: bool = False,
+    sandbox_of: SandboxOf | None = None,
+) -> list[Domain]:
+    """The domains of a stage (all of the run's without one); with `transfer`, those that are only evaluated.
+
+    Environments and rewards that have a parameter `sandbox` or `grader` are handed theirs.
+    """
     chosen = [d for d in config.domains if d.transfer == transfer]
     if stage is not None and stage.domains is not None:
         unknown = sorted(set(stage.domains) - {d.name for d in chosen})
@@ -52,17 +66,53 @@ def build_domains(config: RunConfig, stage: StageConfig | None = None, *, transf
         raise ConfigError(
             f"stage {stage.title!r}: has no domain to train on; name some, or let one be no transfer domain"
         )
-    return [_build_domain(config, domain, stage) for domain in chosen]
+    return [_build_domain(config, domain, stage, _handed(sandbox_of, domain.name)) for domain in chosen]
 
 
-def _build_domain(config: RunConfig, domain: DomainConfig, stage: StageConfig | None) -> Domain:
+def _handed(sandbox_of: SandboxOf | None, domain: str) -> Mapping[str, Any]:
+    if sandbox_of is None:
+        return {}
+    sandbox = sandbox_of(domain)
+    return {"sandbox": sandbox, "grader": SandboxGrader(sandbox)}
+
+
+def needs_sandbox(config: RunConfig, domain: DomainConfig) -> bool:
+    """Whether a part of the domain has a parameter for a sandbox or a grader."""
+    where = f"domain {domain.name!r}"
+    parts = [locate(domain.environment.use, ENVIRONMENTS, where)]
+    parts += [locate(reward.use, REWARDS, where) for reward in domain.rewards or config.rewards]
+    return any(name in parameters_of(part) for part in parts if callable(part) for name in ("sandbox", "grader"))
+
+
+@contextlib.asynccontextmanager
+async def open_sandbox_for(config: RunConfig) -> AsyncIterator[tuple[RunConfig, SandboxOf | None]]:
+    """The sandbox of a run, where a domain needs one, and the run without the optional domains that cannot have it."""
+    wanting = [domain for domain in config.domains if needs_sandbox(config, domain)]
+    async with contextlib.AsyncExitStack() as stack:
+        sandbox_of = None
+        if wanting:
+            try:
+                sandbox_of = await stack.enter_async_context(open_sandbox(config.sandbox))
+            except ConfigError as error:
+                if not all(domain.optional for domain in wanting):
+                    raise
+                names = [domain.name for domain in wanting]
+                log.warning("left out the domains %s: %s", ", ".join(names), error)
+                config = config.without_domains(names)
+        yield config, sandbox_of
+
+
+def _build_domain(
+    config: RunConfig, domain: DomainConfig, stage: StageConfig | None, handed: Mapping[str, Any]
+) -> Domain:
     where = f"domain {domain.name!r}"
     sampling = domain.sampling or (stage.sampling if stage is not None else None) or config.sampling
-    rewards = tuple(_build_reward(reward, where) for reward in domain.rewards or config.rewards)
+    rewards = tuple(_build_reward(reward, where, handed) for reward in domain.rewards or config.rewards)
     _check_rewards(rewards, domain, where)
     environment = locate(domain.environment.use, ENVIRONMENTS, where)
-    environment_params = domain.environment.params
-    make(domain.environment, ENVIRONMENTS, where)  # a wrong parameter shows now, not in mid run
+    accepted = parameters_of(environment)
+    environment_params = {k: v for k, v in handed.items() if k in accepted} | domain.environment.params
+    make(domain.environment, ENVIRONMENTS, where, **handed)  # a wrong parameter shows now, not in mid run
     return Domain(
         name=domain.name,
         tasks=_source(domain.tasks, where, domain.name, "train"),
@@ -90,10 +140,10 @@ def _source(component: Component, where: str, name: str, split: str) -> TaskSour
     return source
 
 
-def _build_reward(reward: RewardConfig, where: str) -> NamedReward:
+def _build_reward(reward: RewardConfig, where: str, handed: Mapping[str, Any]) -> NamedReward:
     return NamedReward(
         name=reward.name,
-        fn=make_callable(reward, REWARDS, f"{where}, reward {reward.name!r}"),
+        fn=make_callable(reward, REWARDS, f"{where}, reward {reward.name!r}", **handed),
         weight=reward.weight,
         per=reward.per,
         gate=reward.gate,
@@ -224,13 +274,15 @@ def build_learner(
     )
 
 
-def teaching_conversations(config: RunConfig, stage: StageConfig) -> list[tuple[Message, ...]]:
+def teaching_conversations(
+    config: RunConfig, stage: StageConfig, sandbox_of: SandboxOf | None = None
+) -> list[tuple[Message, ...]]:
     """What an SFT stage teaches: its `data`, or the worked responses of its domains' training tasks."""
     if stage.data is not None:
         source = make(stage.data, TASKS, f"stage {stage.title!r}", domain=stage.title, split="train")
         sources = [source]
     else:
-        sources = [domain.tasks for domain in build_domains(config, stage)]
+        sources = [domain.tasks for domain in build_domains(config, stage, sandbox_of=sandbox_of)]
     wanted = stage.steps * stage.batch_size
     found = []
     for source in sources:

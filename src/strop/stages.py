@@ -66,6 +66,7 @@ class Workshop:
     sinks: Sinks
     trained: list[Domain]
     transfer: list[Domain]
+    sandbox_of: build.SandboxOf | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     async def report(self, name: str, learner: Learner | None) -> EvalReport:
@@ -109,9 +110,17 @@ async def publish(engine: TorchEngine, learner: Learner) -> None:
 
 async def run_recipe(config: RunConfig, folder: RunFolder, sinks: Sinks) -> RunResult:
     """Run every stage that `folder` does not hold finished, and evaluate the base and each stage's model."""
+    async with build.open_sandbox_for(config) as (usable, sandbox_of):
+        return await _run_stages(usable, folder, sinks, sandbox_of)
+
+
+async def _run_stages(
+    config: RunConfig, folder: RunFolder, sinks: Sinks, sandbox_of: build.SandboxOf | None
+) -> RunResult:
     start = build.model_folder(config)
     renderer = build.build_renderer(config, start)
-    trained, transfer = build.build_domains(config), build.build_domains(config, transfer=True)
+    trained = build.build_domains(config, sandbox_of=sandbox_of)
+    transfer = build.build_domains(config, transfer=True, sandbox_of=sandbox_of)
     for domain in trained:
         build.check_disjoint(domain)
     reports: dict[str, EvalReport] = {}
@@ -126,6 +135,7 @@ async def run_recipe(config: RunConfig, folder: RunFolder, sinks: Sinks) -> RunR
             sinks=sinks,
             trained=trained,
             transfer=transfer,
+            sandbox_of=sandbox_of,
         )
         reports["base"] = await shop.report("base", None)
         check_scored(reports["base"])
@@ -175,7 +185,7 @@ def _export(learner: Learner, folder: Path) -> None:
 async def _run_sft(
     shop: Workshop, stage: StageConfig, model: Path, checkpoints: CheckpointFolder, log: MetricsLog
 ) -> Learner:
-    samples = [shop.renderer.teach(c) for c in build.teaching_conversations(shop.config, stage)]
+    samples = [shop.renderer.teach(c) for c in build.teaching_conversations(shop.config, stage, shop.sandbox_of)]
     build.check_teachable(samples, shop.engine)
     learner = build.build_teacher(shop.config, stage, model)
     saved = checkpoints.latest()
@@ -202,7 +212,7 @@ async def _run_sft(
 async def _run_rl(
     shop: Workshop, stage: StageConfig, model: Path, place: Path, checkpoints: CheckpointFolder, log: MetricsLog
 ) -> Learner:
-    domains = build.build_domains(shop.config, stage)
+    domains = build.build_domains(shop.config, stage, sandbox_of=shop.sandbox_of)
     algorithm = build.build_algorithm(stage, domains)
     learner = build.build_learner(shop.config, stage, model, algorithm, start_version=shop.engine.version + 1)
     progress = build.Progress()
@@ -318,26 +328,31 @@ async def evaluate_model(config: RunConfig, output: Path | None = None, *, quiet
     """`strop eval`: the recipe's model on the held-out tasks of all its domains."""
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)  # a path that cannot be is known before the work
-    start = build.model_folder(config)
-    renderer = build.build_renderer(config, start)
     console = Console(quiet=quiet)
     with Sinks([] if quiet else [ProgressBar(console)]) as sinks, no_loading_bars():
-        async with build.build_engine(config, start, renderer) as engine:
-            shop = Workshop(
-                config=config,
-                folder=None,
-                engine=engine,
-                renderer=renderer,
-                sinks=sinks,
-                trained=build.build_domains(config),
-                transfer=build.build_domains(config, transfer=True),
-            )
-            report = await shop.evaluate(start.name)
+        async with build.open_sandbox_for(config) as (usable, sandbox_of):
+            report = await _evaluate_model(usable, sinks, sandbox_of)
     check_scored(report)
     console.print(comparison_table([report]))
     if output is not None:
         output.write_text(report.to_json())
     return report
+
+
+async def _evaluate_model(config: RunConfig, sinks: Sinks, sandbox_of: build.SandboxOf | None) -> EvalReport:
+    start = build.model_folder(config)
+    renderer = build.build_renderer(config, start)
+    async with build.build_engine(config, start, renderer) as engine:
+        shop = Workshop(
+            config=config,
+            folder=None,
+            engine=engine,
+            renderer=renderer,
+            sinks=sinks,
+            trained=build.build_domains(config, sandbox_of=sandbox_of),
+            transfer=build.build_domains(config, transfer=True, sandbox_of=sandbox_of),
+        )
+        return await shop.evaluate(start.name)
 
 
 def export_model(source: Path, target: Path, *, merge: bool = False) -> Path:

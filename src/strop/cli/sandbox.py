@@ -145,7 +145,9 @@ def bench(
         print(json.dumps(measured))
         return
     for row in measured["concurrency"]:
-        print("{concurrency:3d} at once: {jobs_per_s:6.1f} jobs/s, p50 {p50_ms:.2f} ms, p99 {p99_ms:.2f} ms".format(**row))
+        print(
+            "{concurrency:3d} at once: {jobs_per_s:6.1f} jobs/s, p50 {p50_ms:.2f} ms, p99 {p99_ms:.2f} ms".format(**row)
+        )
 
 
 @sandbox.command()
@@ -233,7 +235,9 @@ async def _measure(made: LocalSandbox, jobs: int) -> dict[str, Any]:
 
 def _show_execution(execution: Execution, as_json: bool) -> None:
     if as_json:
-        fields = (f.name for f in dataclasses.fields(Execution) if f.name not in ("stdout", "stderr", "files", "detail"))
+        fields = (
+            f.name for f in dataclasses.fields(Execution) if f.name not in ("stdout", "stderr", "files", "detail")
+        )
         shown = {name: getattr(execution, name) for name in fields}
         shown["stdout"] = execution.stdout.decode("utf-8", "replace")
         shown["stderr"] = execution.stderr.decode("utf-8", "replace")

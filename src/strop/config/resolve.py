@@ -17,10 +17,16 @@ TASKS: Mapping[str, str] = {
     "guess_number": "strop.tasks.guess_number:GuessTasks",
     "files": "strop.tasks.files:Files",
     "reasoning_gym": "strop.tasks.reasoning_gym:ReasoningGym",
+    "generated_code": "strop.tasks.generated.code_source:GeneratedCode",
+    "generated_calls": "strop.tasks.generated.call_source:GeneratedCalls",
+    "humaneval": "strop.tasks.humaneval:HumanEval",
+    "mbpp": "strop.tasks.mbpp:MBPP",
+    "bfcl": "strop.tasks.bfcl:BFCL",
 }
 ENVIRONMENTS: Mapping[str, str] = {
     "single_turn": "strop.environments.single_turn:SingleTurn",
     "guess_number": "strop.environments.guess_number:GuessNumber",
+    "execute_verify_correct": "strop.environments.execute_verify_correct:ExecuteVerifyCorrect",
 }
 REWARDS: Mapping[str, str] = {
     "exact": "strop.rewards:ExactMatch",
@@ -32,6 +38,8 @@ REWARDS: Mapping[str, str] = {
     "found_number": "strop.rewards:FoundNumber",
     "few_guesses": "strop.rewards:FewGuesses",
     "reasoning_gym": "strop.rewards:ReasoningGymScore",
+    "code": "strop.rewards.code:CodeReward",
+    "function_call": "strop.rewards.function_call:FunctionCallReward",
 }
 
 
@@ -66,16 +74,19 @@ def make(component: Component, builtin: Mapping[str, str], where: str, **context
     return call(target, {**given, **component.params}, where)
 
 
-def make_callable(component: Component, builtin: Mapping[str, str], where: str) -> Callable[..., Any]:
-    """A function with its params bound, or an instance of a class of callables made with them."""
+def make_callable(component: Component, builtin: Mapping[str, str], where: str, **context: Any) -> Callable[..., Any]:
+    """A function with its params bound, or an instance of a class made with them; both with what of `context` they
+    have parameters for."""
     target = locate(component.use, builtin, where)
     if inspect.isclass(target):
-        made: Callable[..., Any] = call(target, component.params, where)
+        made: Callable[..., Any] = make(component, builtin, where, **context)
         return made
     if not callable(target):
         raise ConfigError(f"{where}: {component.use!r} is {type(target).__name__}, not a function or class")
     _check_names(target, component.params, where)
-    bound: Callable[..., Any] = partial(target, **component.params)
+    accepted = parameters_of(target)
+    given = {k: v for k, v in context.items() if k in accepted}
+    bound: Callable[..., Any] = partial(target, **{**given, **component.params})
     return bound
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from strop.core.errors import ConfigError
 
 Dtype = Literal["float32", "bfloat16", "float64"]
 MIN_TEMPERATURE = 1e-3  # below it logits over the temperature leave the range of float32
@@ -281,3 +283,14 @@ class RunConfig(Section):
             if twice:
                 raise ValueError(f"two {kind}s are named {twice[0]!r}: give each its own name")
         return self
+
+    def without_domains(self, names: Sequence[str]) -> RunConfig:
+        """ConfigError when nothing is left to train on, in the run or in a stage."""
+        domains = tuple(domain for domain in self.domains if domain.name not in names)
+        stages = []
+        for stage in self.stages:
+            kept = stage.domains and tuple(name for name in stage.domains if name not in names)
+            if not domains or stage.domains and not kept:
+                raise ConfigError(f"stage {stage.title!r} has no domain left without {', '.join(names)}")
+            stages.append(stage.model_copy(update={"domains": kept}))
+        return self.model_copy(update={"domains": domains, "stages": tuple(stages)})
