@@ -13,7 +13,7 @@ from strop.sandbox.inside import places
 from strop.sandbox.zygotes import ENVIRONMENT, base_interpreter
 
 INSIDE = Path(__file__).parent / "inside"
-SHOWN_INSIDE = "/box/inside"
+SHOWN_INSIDE = "/own/inside"  # below a folder that only the first process may enter
 TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # the driver's own, to make the job's place, become the job's user and end its processes; the job has none
 CAPABILITIES = ("CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_CHOWN", "CAP_DAC_OVERRIDE")
@@ -39,9 +39,19 @@ def make_root(folder: Path, mounts: Sequence[str]) -> list[str]:
             target.touch()
         else:
             target.mkdir(parents=True, exist_ok=True)
+        _close_parents(folder, target)
+    (folder / "own").chmod(0o700)
     os.symlink(f"{places.BOX}/tmp", folder / "tmp")
     _fill_etc(folder / "etc")
     return shown
+
+
+def _close_parents(folder: Path, target: Path) -> None:
+    """What lies above a mount point, such as a home, can be passed but not listed."""
+    for parent in target.parents:
+        if parent == folder:
+            return
+        parent.chmod(0o711)
 
 
 def _fill_etc(etc: Path) -> None:

@@ -10,6 +10,7 @@ import json
 import os
 import select
 import signal
+import shutil
 import socket
 import stat
 import struct
@@ -19,6 +20,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import filters
 import job as job_process
 import kernel
 import meters
@@ -39,8 +41,7 @@ KILL_WAIT_S = 5.0
 SETTINGS = {
     "box": rootfs.BOX,
     "tmp": "/tmp",
-    "filter": b"",  # the kernel of the container is no kernel of the host, and it is the job's alone
-    "limit_processes": False,
+    "limit_processes": True,
     "limit_address_space": True,
     "processes_before": 0,
 }
@@ -55,6 +56,7 @@ def main():
     for name, target in (("shm", "/dev/shm"), ("tmp", "/tmp")):
         if not os.path.lexists(target):
             os.symlink(f"{rootfs.BOX}/{name}", target)
+    _leave_only_known_devices()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     memory = {name: os.memfd_create(name, os.MFD_CLOEXEC) for name in KEPT}
     child = Child(job, _files_of(job, content), place)
@@ -70,11 +72,16 @@ def main():
     watch.drain(last=True)
     watch.hear()
     result = watch.result(status, meters.children_cpu() - before, wall)
-    if meter.too_many and result["limit"] is None and result["code"]:
-        result["limit"] = "processes"
     result |= {"peak_memory_bytes": meter.peak_bytes() or peak, "counted": False}
     result["files"] = _fetch(place, job["fetch"], memory["files"], job["limits"]["disk"])
     line.finish(result, memory)
+
+
+def _leave_only_known_devices():
+    for name in os.listdir("/dev"):
+        if name not in (*rootfs.DEVICES, "fd", "stdin", "stdout", "stderr", "shm", "tty", "ptmx", "pts"):
+            path = f"/dev/{name}"
+            shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
 
 
 def copy(source, target, size, offset):
@@ -104,6 +111,7 @@ class Child:
         self.work = work
         self.setup_cpu_s = 0.0
         self.channel = None
+        self.filter = filters.build(kernel.MACHINE, unix_sockets=True, memory_files=True)
         self.pid = 0
         self.outputs = []
         self.report = None
@@ -146,7 +154,7 @@ class Child:
             kernel.drop_capabilities()
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
             kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-            status = job_process.start(report, self.job, self.files, SETTINGS)
+            status = job_process.start(report, self.job, self.files, SETTINGS | {"filter": self.filter})
         except BaseException as error:
             status = job_process.failed(report, error)
         os._exit(status)
@@ -164,10 +172,10 @@ class Meter:
         self.sampler = meters.Sampler(meters.namespace_pids)
         self.child = child
         self.watch = None
-        self.too_many = False
 
     def begin(self, memory_bytes, processes):
-        self.sampler.begin(float("inf"), processes + 1)
+        self.processes = processes
+        self.sampler.begin(float("inf"), processes)
         self.limit = memory_bytes
         self.start = self.last = self.peak = _used_bytes()
 
@@ -175,8 +183,7 @@ class Meter:
         self.last = _used_bytes()
         self.peak = max(self.peak, self.last)
         used = self.sampler.cpu_s()
-        if self.sampler.too_many and not self.too_many:
-            self.too_many = True  # this kernel lets any number be made: more than allowed ends the job
+        if self.sampler.most > self.processes:  # some versions of gVisor let any number be made
             self.watch.limit = self.watch.limit or "processes"
         return used
 
@@ -190,13 +197,14 @@ class Meter:
         return max(0.002, (self.limit - self.last + self.start) / meters.FILL_BYTES_PER_S)
 
     def processes_exceeded(self):
-        return self.too_many
+        return self.sampler.processes_exceeded()
 
 
 def _used_bytes():
+    """Memory of processes and of files in memory, without what is only kept of files of the host."""
     with open("/proc/meminfo", "rb", buffering=0) as file:
-        fields = file.read(256).split()
-    return (int(fields[1]) - int(fields[4])) * 1024
+        fields = file.read(2048).split()
+    return int(fields[fields.index(b"AnonPages:") + 1]) * 1024
 
 
 class Line:

@@ -86,8 +86,8 @@ class Sampler:
 
     def begin(self, memory_bytes, processes):
         self.memory_bytes, self.processes = memory_bytes, processes
-        self.peak = self.last = 0
-        self.too_many = self.too_much = False
+        self.peak = self.last = self.most = 0
+        self.too_much = False
         self.reaped = children_cpu()
         self.start = sum(_cpu_of(pid) for pid in self.find())
 
@@ -104,7 +104,7 @@ class Sampler:
         self.last = rss
         self.peak = max(self.peak, rss)
         self.too_much = self.too_much or rss > self.memory_bytes
-        self.too_many = self.too_many or threads >= self.processes
+        self.most = max(self.most, threads)
         return live + children_cpu() - self.reaped - self.start
 
     def peak_bytes(self):
@@ -121,7 +121,7 @@ class Sampler:
         pass
 
     def processes_exceeded(self):
-        return self.too_many
+        return self.most >= self.processes
 
 
 class Reaped:
