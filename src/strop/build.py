@@ -81,7 +81,11 @@ def needs_sandbox(config: RunConfig, domain: DomainConfig) -> bool:
     where = f"domain {domain.name!r}"
     parts = [locate(domain.environment.use, ENVIRONMENTS, where)]
     parts += [locate(reward.use, REWARDS, where) for reward in domain.rewards or config.rewards]
-    return any(name in parameters_of(part) for part in parts if callable(part) for name in ("sandbox", "grader"))
+    return any(takes_sandbox(part) for part in parts)
+
+
+def takes_sandbox(part: Any) -> bool:
+    return callable(part) and not {"sandbox", "grader"}.isdisjoint(parameters_of(part))
 
 
 @contextlib.asynccontextmanager
@@ -141,13 +145,14 @@ def _source(component: Component, where: str, name: str, split: str) -> TaskSour
 
 
 def _build_reward(reward: RewardConfig, where: str, handed: Mapping[str, Any]) -> NamedReward:
+    runs_programs = takes_sandbox(locate(reward.use, REWARDS, where))
     return NamedReward(
         name=reward.name,
         fn=make_callable(reward, REWARDS, f"{where}, reward {reward.name!r}", **handed),
         weight=reward.weight,
         per=reward.per,
         gate=reward.gate,
-        timeout_s=reward.timeout_s,
+        timeout_s=reward.timeout_s or (PROGRAM_REWARD_TIMEOUT_S if runs_programs else REWARD_TIMEOUT_S),
     )
 
 

@@ -50,7 +50,7 @@ async def test_a_reference_that_is_no_problem_ends_the_run(reference):
 
 async def test_a_problem_that_grades_nothing_ends_the_run():
     class Refusing:
-        async def grade(self, problem, source, *, response=False):
+        async def grade(self, problem, source, *, response=False, every_case=False):
             raise DataError("the tests hold no test")
 
     with pytest.raises(RewardError, match="task t: its problem grades nothing: the tests hold no test"):

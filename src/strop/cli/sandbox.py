@@ -94,8 +94,8 @@ def grade(
 
     async def verdict_on(made: LocalSandbox) -> Verdict:
         await made.start()
-        grader = SandboxGrader(made, every_case=every_case, tier=made.tier)
-        return await grader.grade(graded, source, response=response)
+        grader = SandboxGrader(made, tier=made.tier)
+        return await grader.grade(graded, source, response=response, every_case=every_case)
 
     verdict = _with_sandbox(tier, allow_unsafe, verdict_on)
     if as_json:

@@ -111,12 +111,18 @@ class SamplingConfig(Section):
         return stop
 
 
+REWARD_TIMEOUT_S = 30.0
+PROGRAM_REWARD_TIMEOUT_S = 1800.0  # a net under the sandbox's own limits: a slow program must meet those, and score 0
+
+
 class RewardConfig(Component):
+    """`timeout_s` is 30, or 1800 where the reward runs programs in the sandbox, which has limits of its own."""
+
     name: str = Field(min_length=1)
     weight: float = 1.0
     per: Literal["rollout", "group"] = "rollout"
     gate: str | None = None
-    timeout_s: float = Field(30.0, gt=0)
+    timeout_s: float | None = Field(None, gt=0)
 
 
 class DomainConfig(Section):

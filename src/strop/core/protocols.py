@@ -154,9 +154,14 @@ class Sandbox(Protocol):
 
 
 class Grader(Protocol):
-    """Holds expected values and compares. With `response`, the code is first extracted from a whole model answer."""
+    """Holds expected values and compares. With `response`, the code is first extracted from a whole model answer.
 
-    async def grade(self, problem: Problem, source: str, *, response: bool = False) -> Verdict: ...
+    Grading ends at the first case that does not pass, unless `every_case`, which a share of passed cases needs.
+    """
+
+    async def grade(
+        self, problem: Problem, source: str, *, response: bool = False, every_case: bool = False
+    ) -> Verdict: ...
 
 
 class TaskSource(Protocol):

@@ -53,7 +53,7 @@ class CodeReward:
 
     async def _grade(self, problem: Problem, source: str, task: Task, *, response: bool) -> Verdict:
         try:
-            return await self.grader.grade(problem, source, response=response)
+            return await self.grader.grade(problem, source, response=response, every_case=self.score == "fraction")
         except DataError as error:
             raise RewardError(f"task {task.id}: its problem grades nothing: {error}") from error
 

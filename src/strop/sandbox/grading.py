@@ -44,20 +44,20 @@ T = TypeVar("T")
 class SandboxGrader:
     """Grades by stdin cases, function cases and tests, in this order; all that a problem has must pass.
 
-    Grading ends with the first case that does not pass, unless `every_case`. `tier` is what a verdict names when there
-    was nothing to run.
+    `tier` is what a verdict names when there was nothing to run.
     """
 
     sandbox: Sandbox
-    every_case: bool = False
     tier: Tier = "full"
 
-    async def grade(self, problem: Problem, source: str, *, response: bool = False) -> Verdict:
+    async def grade(
+        self, problem: Problem, source: str, *, response: bool = False, every_case: bool = False
+    ) -> Verdict:
         """The verdict on a program, or with `response` on the program in a whole model answer.
 
         DataError for a problem that grades nothing: tests without a test, tests or a checker that are no Python.
         """
-        grading = _Grading(self.sandbox, problem, self.every_case)
+        grading = _Grading(self.sandbox, problem, every_case)
         trust: Trust = "weak" if grading.tests is not None and problem.same_process else "strong"
         code = extract_code(source, problem.language) if response else source
         if code is None or not code.strip():

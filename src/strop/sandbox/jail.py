@@ -1,10 +1,11 @@
-"""The local sandbox: programs run in forks of confined zygotes on this machine. It implements `core.protocols.Sandbox`."""
+"""The local sandbox: programs run in forks of confined zygotes on this machine."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any, cast, get_args
 from strop.core.errors import ConfigError, InfraError
 from strop.core.programs import Call, CallExecution, Execution, Limits, Program, Tier, UnitExecution
 from strop.sandbox.compiling import Compiler
-from strop.sandbox.jobs import ANSWER_BYTES, Job, execution_of, infra
+from strop.sandbox.jobs import Done, Job, execution_of, infra
 from strop.sandbox.languages import Language, Languages
 from strop.sandbox.packages import interpreter_prefixes, package_mounts
 from strop.sandbox.running import Runner, units_of
@@ -134,7 +135,8 @@ class LocalSandbox:
         self._zygotes = zygotes = Zygotes.start(tier, 2 * self.cores, settings)
         zygotes.attach()
         trial = await self.run_job(Job.script(Program(language="python", source=TRIAL, stdin=b"trial"), Limits()))
-        if trial.status == "ok" and trial.stdout == b"confined\n" or tier == "unsafe" and trial.status != "infra_error":
+        confined = trial.status == "ok" and trial.stdout == b"confined\n"
+        if confined or (tier == "unsafe" and trial.status != "infra_error"):
             self._counted = trial.counted
             return True
         said = trial.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -166,42 +168,55 @@ class LocalSandbox:
             tester, solution = await self._run_pair(program, tests, names, limits)
         return units_of(tester, solution)
 
-    async def _run_pair(self, program: Program, tests: str, names: Sequence[str], limits: Limits) -> Any:
-        import socket
+    async def _run_pair(self, program: Program, tests: str, names: Sequence[str], limits: Limits) -> tuple[Done, Done]:
+        """A tester and a solution with a channel between them; a fault of the sandbox in one makes both run again."""
+        arrived = time.monotonic()
+        async with self._cores:  # one core for both: while one computes, the other waits for it
+            queued = time.monotonic() - arrived
+            for _ in range(TRIES):
+                pair = await self._pair(program, tests, names, limits, queued)
+                if all(done.status != "infra_error" for done in pair):
+                    break
+        return pair
 
+    async def _pair(
+        self, program: Program, tests: str, names: Sequence[str], limits: Limits, queued: float
+    ) -> tuple[Done, Done]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with ours, theirs:
             jobs = (Job.tester(tests, limits, names, ours.fileno()), Job.solution(program, limits, theirs.fileno()))
-            async with self._cores:  # one core for both: while one computes, the other waits for it
-                runs = [asyncio.ensure_future(self._attempts(job, 0.0)) for job in jobs]
-                with contextlib.suppress(asyncio.CancelledError):
-                    return await asyncio.gather(*runs)
-        raise asyncio.CancelledError
+            runs = [asyncio.ensure_future(self._attempt(job, queued)) for job in jobs]
+            for run in runs:  # our copies keep the channel open, so that neither would see the other end
+                run.add_done_callback(lambda _: _shut(ours))
+            try:
+                tester, solution = await asyncio.gather(*runs)
+            finally:
+                for run in runs:
+                    run.cancel()
+                await asyncio.gather(*runs, return_exceptions=True)
+        return tester, solution
 
-    async def run_job(self, job: Job) -> Any:
+    async def run_job(self, job: Job) -> Done:
         """Run one job when a core is free. Infrastructure faults are retried, then reported as infra_error."""
         arrived = time.monotonic()
         async with self._cores:
-            return await self._attempts(job, arrived)
+            queued = time.monotonic() - arrived
+            for _ in range(TRIES):
+                done = await self._attempt(job, queued)
+                if done.status != "infra_error":
+                    break
+        return done
 
-    async def _attempts(self, job: Job, arrived: float) -> Any:
-        reason = ""
-        for _ in range(TRIES):
-            zygotes = self._zygotes
-            if zygotes is None:
-                return infra("the sandbox is closed", "full")
-            try:
-                async with self._slot(zygotes) as slot:
-                    queued = time.monotonic() - arrived if arrived else 0.0
-                    done = await self._once(zygotes, slot, job)
-                    execution = execution_of(job, done, slot.memory, zygotes.tier, queued)
-            except InfraError as error:
-                reason = str(error)
-                continue
-            if execution.status != "infra_error":
-                return execution
-            reason = execution.detail
-        return infra(reason, zygotes.tier)
+    async def _attempt(self, job: Job, queued: float) -> Done:
+        zygotes = self._zygotes
+        if zygotes is None:
+            return infra("the sandbox is closed", "full")
+        try:
+            async with self._slot(zygotes) as slot:
+                result = await self._once(zygotes, slot, job)
+                return execution_of(job, result, slot.memory, zygotes.tier, queued)
+        except InfraError as error:
+            return infra(str(error), zygotes.tier)
 
     @contextlib.asynccontextmanager
     async def _slot(self, zygotes: Zygotes) -> AsyncIterator[Slot]:
@@ -219,3 +234,8 @@ class LocalSandbox:
     async def _once(self, zygotes: Zygotes, slot: Slot, job: Job) -> Mapping[str, Any]:
         with job.descriptors() as (names, descriptors):
             return await zygotes.ask(slot, {**job.header(), "fds": names}, descriptors)
+
+
+def _shut(channel: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the other side was first
+        channel.shutdown(socket.SHUT_RDWR)
