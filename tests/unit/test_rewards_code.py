@@ -3,7 +3,7 @@ from code_making import ScriptedGrader, said, task_with, verdict
 
 from strop.core.errors import DataError, RewardError
 from strop.core.programs import CaseVerdict
-from strop.rewards.code import CodeReward
+from strop.rewards.code import CodeReward, HasCode
 
 PROBLEM = {"entry_point": "f", "cases": [{"args": [1], "expected": 2}, {"args": [2], "expected": 3}]}
 TASK = task_with(PROBLEM)
@@ -118,3 +118,20 @@ async def test_details_are_one_short_line():
     case = CaseVerdict(name="case 0", verdict="runtime_error", detail="Traceback\n" * 100)
     detail = (await reward(verdict("runtime_error", passed=0, cases=(case,)))(said("answer"), TASK)).detail
     assert "\n" not in detail and len(detail) < 300
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("```python\ndef f(x): return x\n```", 1.0),
+        ("Here:\n```\nx = 1\n```\nDone.", 1.0),
+        ("```python\ndef f(x: return x\n```", 0.0),
+        ("```python\n# nothing\n```", 0.0),
+        ("```python\ndef f(x): return x", 0.0),
+        ("def f(x): return x", 0.0),
+        ("```python\n" + "(" * 5000 + "\n```", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_has_code_is_about_the_form_alone(text, value):
+    assert HasCode()(said(text), TASK) == value

@@ -39,6 +39,7 @@ REWARDS: Mapping[str, str] = {
     "few_guesses": "strop.rewards:FewGuesses",
     "reasoning_gym": "strop.rewards:ReasoningGymScore",
     "code": "strop.rewards.code:CodeReward",
+    "has_code": "strop.rewards.code:HasCode",
     "function_call": "strop.rewards.function_call:FunctionCallReward",
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -93,6 +95,20 @@ def describe(verdict: Verdict) -> str:
     failed = next((case for case in verdict.cases if case.verdict != "passed"), None)
     detail = f"{failed.name}: {failed.verdict} {failed.detail}" if failed is not None else verdict.detail
     return f"{said}; {' '.join(detail.split())[:200]}" if detail.strip() else said
+
+
+@dataclass(frozen=True)
+class HasCode:
+    """1 when the answer holds a fenced block of Python that compiles, whatever it does. Pays the form only, as
+    `has_answer` does for other domains: give it weight 0, or a small one.
+    """
+
+    def __call__(self, rollout: Rollout, task: Task) -> float:
+        blocks = re.findall(r"^```(?:python|py)?[ \t]*\n(.*?)^```[ \t]*$", rollout.text, re.DOTALL | re.MULTILINE)
+        try:
+            return float(bool(blocks) and bool(ast.parse(blocks[-1]).body))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return 0.0
 
 
 def _problem(task: Task) -> Problem:
