@@ -16,6 +16,8 @@ from strop.algorithms.loss import Teach
 from strop.algorithms.presets import make_algorithm
 from strop.config.resolve import ENVIRONMENTS, REWARDS, TASKS, locate, make, make_callable, parameters_of
 from strop.config.schema import (
+    PROGRAM_REWARD_TIMEOUT_S,
+    REWARD_TIMEOUT_S,
     AlgorithmConfig,
     Component,
     DomainConfig,
