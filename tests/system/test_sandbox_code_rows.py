@@ -14,7 +14,7 @@ from strop.sandbox.grading import SandboxGrader
 from strop.sandbox.jail import LocalSandbox
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "sandbox"))
-from code_rows import Row, load_rows  # noqa: E402
+from code_rows import Row, load_rows
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,12 @@ PROGRAMS = json.loads((CASES / "index.json").read_text())["programs"]
 TASKS = json.loads((CASES / "tasks.json").read_text())
 MEGABYTE = 1 << 20
 LIMITS = Limits(
-    cpu_s=1.0, wall_s=1.5, memory_bytes=256 * MEGABYTE, processes=64, output_bytes=16 * MEGABYTE, disk_bytes=64 * MEGABYTE
+    cpu_s=1.0,
+    wall_s=1.5,
+    memory_bytes=256 * MEGABYTE,
+    processes=64,
+    output_bytes=16 * MEGABYTE,
+    disk_bytes=64 * MEGABYTE,
 )
 STATUS = {"timeout": {"time_limit"}, "killed": {"time_limit", "memory_limit", "output_limit", "process_limit"}}
 STATUS["disk_limit"] = {"runtime_error", "ok"}

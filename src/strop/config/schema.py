@@ -296,7 +296,7 @@ class RunConfig(Section):
         stages = []
         for stage in self.stages:
             kept = stage.domains and tuple(name for name in stage.domains if name not in names)
-            if not domains or stage.domains and not kept:
+            if not domains or (stage.domains and not kept):
                 raise ConfigError(f"stage {stage.title!r} has no domain left without {', '.join(names)}")
             stages.append(stage.model_copy(update={"domains": kept}))
         return self.model_copy(update={"domains": domains, "stages": tuple(stages)})

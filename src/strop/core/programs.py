@@ -41,9 +41,9 @@ WALL_PER_CPU = 3.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What one job may use. CPU time decides the verdict; wall time only stops what waits. `wall_s` None is 3 × `cpu_s`.
+    """What one job may use. CPU time decides the verdict; wall time only stops what waits.
 
-    `processes` counts threads too; `output_bytes` holds for stdout and stderr each.
+    `wall_s` None is 3 × `cpu_s`. `processes` counts threads too; `output_bytes` holds for stdout and stderr each.
     """
 
     cpu_s: float = 10.0
@@ -66,9 +66,10 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Program:
-    """Source text with all that one run of it gets. `files` are put into its work folder, `fetch` is read from it after.
+    """Source text with all that one run of it gets.
 
-    `args` follow the program's name. Names in `files` and `fetch` are relative, without `..`.
+    `args` follow the program's name. `files` are put into its work folder, `fetch` is read from it afterwards; their
+    names are relative, without `..`.
     """
 
     language: str

@@ -44,7 +44,7 @@ class Compiler:
     async def artifact(
         self, language: Language, program: Program, run_job: Callable[[Job], Awaitable[Any]]
     ) -> Artifact | Execution:
-        """The compiled program, or the Execution of status compile_error (or infra_error) that says why there is none."""
+        """The compiled program, or the Execution (compile_error or infra_error) that says why there is none."""
         key = hashlib.sha256(repr((language, program.source, sorted(program.files.items()))).encode()).hexdigest()
         if key in self.kept:
             self.kept.move_to_end(key)

@@ -1,4 +1,4 @@
-"""Which folders of Python packages a jail shows, so that programs may import them: only those named, never the trainer's own."""
+"""Which folders of Python packages a jail shows, so that programs may import them: only those that are named."""
 
 from __future__ import annotations
 

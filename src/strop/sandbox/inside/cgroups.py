@@ -132,7 +132,7 @@ def unique_name(kind="strop"):
 
 
 def _remove(folder):
-    """Kill what is left in a group, then remove it; a group still being emptied by the kernel is left to a later sweep."""
+    """Kill what is left in a group, then remove it; one that the kernel still empties is left to a later sweep."""
     if not os.path.isdir(folder):
         return
     for name in os.listdir(folder):
