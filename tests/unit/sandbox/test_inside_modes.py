@@ -172,6 +172,31 @@ def test_ignored_children_and_closed_descriptors_end():
     assert kinds(source, "f", (1,)) == []
 
 
+BUSY = """
+import asyncio, concurrent.futures, multiprocessing, random, signal, subprocess, threading
+threading_at_load
+async def later(x):
+    await asyncio.sleep(0.001)
+    return x
+def square(x): return x * x
+def f(x):
+    random.shuffle(found := list(range(x)))
+    with concurrent.futures.ThreadPoolExecutor(4) as pool: found = sorted(pool.map(square, found))
+    found.append(asyncio.run(later(x)))
+    with multiprocessing.get_context("fork").Pool(2) as pool: found += pool.map(square, [x])
+    found.append(subprocess.run(["echo", "hi"], capture_output=True).stdout)
+    signal.signal(signal.SIGUSR1, lambda *a: found.append("signalled"))
+    signal.raise_signal(signal.SIGUSR1)
+    return found
+"""
+
+
+@pytest.mark.parametrize("loading", ["", "threading.Thread(target=threading.Event().wait, daemon=True).start()"])
+def test_a_call_may_use_threads_processes_and_signals(loading):
+    found = kinds(BUSY.replace("threading_at_load", loading), "f", (3,), (2,))
+    assert found == [("value", [0, 1, 4, 3, 9, b"hi\n", "signalled"]), ("value", [0, 1, 2, 4, b"hi\n", "signalled"])]
+
+
 def test_many_calls_in_order():
     _, answers, _, _ = run_calls("def f(x):\n    return x\n", "f", *((n,) for n in range(300)))
     assert [answer.value for answer in answers] == list(range(300))
