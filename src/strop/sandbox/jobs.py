@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 ANSWER_BYTES = 64 << 20
 MIN_MEMORY_BYTES = 16 << 20
 MIN_DISK_BYTES = 1 << 20
-HEADER_BYTES = 64 << 10
+HEADER_BYTES = 64 << 10  # the answer, with a size for each file, must fit zygotes.MESSAGE_BYTES too
+MAX_FILES = 4000
+MAX_NAME_BYTES = 255
+MAX_PARTS = 16
+PAGE = 4096
 LIMIT_STATUS: Mapping[str, ExecutionStatus] = {
     "cpu": "time_limit",
     "wall": "time_limit",
@@ -80,10 +85,11 @@ class Job:
             raise DataError(f"disk_bytes must be at least {MIN_DISK_BYTES}, got {limits.disk_bytes}")
         if limits.processes < 1:
             raise DataError(f"processes must be at least 1, got {limits.processes}")
-        size = len(program.source) + sum(len(content) for content in program.files.values())
+        size = len(program.source) + sum(PAGE * (2 + name.count("/")) + len(c) for name, c in program.files.items())
         if size > limits.disk_bytes // 2:
-            raise DataError(f"source and files have {size} bytes: over half of disk_bytes = {limits.disk_bytes}")
-        if sum(map(len, (*program.args, *program.files, *program.fetch))) > HEADER_BYTES:
+            raise DataError(f"source and files take {size} bytes: over half of disk_bytes = {limits.disk_bytes}")
+        _check_names(program, self.filename)
+        if len(json.dumps(self.header())) > HEADER_BYTES:
             raise DataError(f"args and file names together are over {HEADER_BYTES} bytes")
 
     @staticmethod
@@ -194,6 +200,26 @@ class Job:
         finally:
             for descriptor in made.values():
                 os.close(descriptor)
+
+
+def _check_names(program: Program, source: str) -> None:
+    """DataError for what could not be put into one folder: it would look like a fault of the sandbox."""
+    if len(program.files) + len(program.fetch) > MAX_FILES:
+        raise DataError(f"files and fetch together name more than {MAX_FILES} files")
+    for text in (*program.args, *program.files, *program.fetch):
+        try:
+            held = os.fsencode(text)
+        except UnicodeEncodeError:
+            held = b"\0"
+        if b"\0" in held:
+            raise DataError(f"no argument and no file name can be {text[:100]!a}: it holds what no system takes")
+    folders = {name[:i] for name in program.files for i, letter in enumerate(name) if letter == "/"}
+    for name in program.files:
+        parts = os.fsencode(name).split(b"/")
+        if b"" in parts or b"." in parts or max(map(len, parts)) > MAX_NAME_BYTES or len(parts) > MAX_PARTS:
+            raise DataError(f"no file can be called {name[:100]!r}: give a plain relative path")
+        if name in folders or source in folders:
+            raise DataError(f"files name {name!r} or {source!r} both as a file and as a folder")
 
 
 def _memory_file(name: str, content: bytes) -> int:

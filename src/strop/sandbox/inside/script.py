@@ -1,6 +1,7 @@
 """Mode `main`: run Python source as the main program, as `python solution.py` would, and return its exit status."""
 
 import atexit
+import gc
 import os
 import sys
 import types
@@ -21,14 +22,14 @@ def run(job, code, fds):
     except BaseException as error:
         status = 1
         _report(error)
-    return _finish(status)
+    return _finish(status, main)
 
 
 def _status_of(stop):
     if stop.code is None:
         return 0
     if isinstance(stop.code, int):
-        return stop.code & 0xFF
+        return stop.code & 0xFF if -(1 << 63) <= stop.code < 1 << 63 else 255
     print(stop.code, file=sys.stderr)
     return 1
 
@@ -41,8 +42,8 @@ def _report(error):
         os.write(2, f"{type(error).__name__}\n".encode())
 
 
-def _finish(status):
-    """What the interpreter does at its end, short of tearing its objects down: join threads, run exits, flush."""
+def _finish(status, main):
+    """What the interpreter does at its end: join threads, run exits, let go of the program's objects, flush."""
     threading = sys.modules.get("threading")
     try:
         if threading is not None:
@@ -52,9 +53,25 @@ def _finish(status):
         status = _status_of(stop)
     except BaseException as error:
         _report(error)
-    for stream in (sys.stdout, sys.stderr):
+    if len(sys._current_frames()) == 1:  # daemon threads would go on without their globals
+        _let_go(main.__dict__)
+    for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
+        stream = vars(sys).get(name)
         try:
-            stream.flush()
+            if stream is not None and not getattr(stream, "closed", False):
+                stream.flush()
         except BaseException:
             status = status or 120
     return status
+
+
+def _let_go(names):
+    """In the interpreter's order, so that files are written out and `__del__` runs as it would at the end of a process."""
+    try:
+        for private in (True, False):
+            for name in list(names):
+                if isinstance(name, str) and name.startswith("_") is private and name != "__builtins__":
+                    names[name] = None
+        gc.collect()
+    except BaseException as error:
+        _report(error)
