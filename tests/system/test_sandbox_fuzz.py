@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strop.core.errors import ConfigError
+from strop.core.errors import ConfigError, DataError
 from strop.core.programs import Call, FunctionCase, Limits, Problem, Program
 from strop.sandbox.grading import SandboxGrader
 from strop.sandbox.jail import LocalSandbox
@@ -95,3 +95,13 @@ def test_any_text_as_a_program_has_an_outcome(sandbox: LocalSandbox, source: str
         assert execution.status in ("ok", "runtime_error", "compile_error")
 
     asyncio.run(run())
+
+
+async def test_arguments_that_are_no_plain_data_are_one_line(sandbox: LocalSandbox) -> None:
+    await sandbox.start()
+    program = Program(language="python", source="def f(x): return x")
+    with pytest.raises(DataError, match="plain data"):
+        await sandbox.call(program, "f", [Call(args=(object(),))], LIMITS)
+    big = ["x" * 1000] * 6000
+    done = await sandbox.call(Program(language="python", source="f = len"), "f", [Call(args=(big,))], LIMITS)
+    assert done.answers[0].value == 6000

@@ -21,7 +21,7 @@ from strop.sandbox.running import Runner, units_of
 from strop.sandbox.zygotes import Slot, SlotLost, Zygotes
 
 AUTO: tuple[Tier, ...] = ("full", "rootless", "landlock")
-TRIES = 3
+TRIES = 2
 DEFAULT_DISK = Limits().disk_bytes
 TRIAL = """
 import os, sys

@@ -9,7 +9,7 @@ from strop.core.errors import DataError
 from strop.core.programs import Call, CallExecution, Execution, Limits, Program, UnitExecution
 from strop.sandbox.answers import read_answers, read_records
 from strop.sandbox.compiling import Compiler
-from strop.sandbox.inside.plain import encode
+from strop.sandbox.inside.plain import PlainError, encode
 from strop.sandbox.jobs import Done, Job
 from strop.sandbox.languages import Languages
 
@@ -36,7 +36,10 @@ class Runner:
 
     async def call(self, program: Program, entry_point: str, calls: Sequence[Call], limits: Limits) -> CallExecution:
         self.only_python(program)
-        given = encode([[list(call.args), dict(call.kwargs)] for call in calls], max_bytes=None)
+        try:
+            given = encode([[list(call.args), dict(call.kwargs)] for call in calls], max_bytes=None)
+        except PlainError as error:
+            raise DataError(f"arguments of a call must be plain data: {error}") from error
         done = await self.run_job(Job.calls(program, limits, entry_point, len(calls), given))
         load, answers = read_answers(done.answers, len(calls))
         if load is not None and load.kind != "value" and done.status == "ok":
