@@ -35,7 +35,7 @@ from strop.sandbox.lift import LiftedCase, lift
 from strop.sandbox.unit_tests import prepared, unit_verdicts
 from strop.sandbox.verdicts import case_of_execution, show, total, verdict_of_answer
 
-TRIES = 2
+TRIES = 3
 MAX_SILENT_JOBS = 2  # in a row without one answer: it is the loading that fails, and would fail for the rest
 T = TypeVar("T")
 
