@@ -1,17 +1,23 @@
 """pass@k, errors and intervals against closed forms and coverage simulations."""
 
 from itertools import combinations
-from math import sqrt
+from math import comb, sqrt
 
 import numpy as np
 import pytest
 
 from strop.evaluation.intervals import (
+    average,
     bootstrap_mean,
     bootstrap_p_value,
     clustered_se,
     holm,
+    mean_paired_difference,
+    mean_score,
+    paired_mean,
+    paired_p_value,
     stratified_bootstrap,
+    wilson,
 )
 from strop.evaluation.pass_at_k import pass_at_k, pass_hat_k
 
@@ -96,3 +102,70 @@ def test_holm_steps_down() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == [True, False, False, True]
     assert holm([0.03, 0.04]) == [False, False]
     assert holm([]) == []
+
+
+def coverage_of(interval, chances, truth):
+    """Exact, over all counts of right answers among as many tasks as `chances` has entries less one."""
+    count = len(chances) - 1
+    found = [interval([1.0] * c + [0.0] * (count - c)) for c in range(count + 1)]
+    return sum(p for p, e in zip(chances, found, strict=True) if e.low <= truth <= e.high)
+
+
+def binomial(count, chance):
+    return [comb(count, c) * chance**c * (1 - chance) ** (count - c) for c in range(count + 1)]
+
+
+@pytest.mark.parametrize("count", [10, 30, 64])
+@pytest.mark.parametrize("chance", [0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98])
+def test_intervals_of_right_and_wrong_cover_the_truth_at_the_ends_too(chance, count):
+    assert coverage_of(mean_score, binomial(count, chance), chance) >= 0.89
+
+
+def test_wilson_of_a_known_case():
+    """Newcombe 1998, table I: 81 of 263, and 0 of 20."""
+    found, none = wilson(81, 263), wilson(0, 20)
+    assert (found.low, found.high) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+    assert (none.low, none.high) == pytest.approx((0.0, 0.1611), abs=5e-5)
+
+
+def test_scores_between_right_and_wrong_are_bootstrapped():
+    scores = [0.25, 0.5, 1.0, 0.0] * 10
+    assert mean_score(scores) == bootstrap_mean(scores)
+
+
+@pytest.mark.parametrize("chance", [0.005, 0.02, 0.5, 0.95])  # at the first a bootstrap covers 0.4
+def test_the_mean_over_domains_covers_the_truth(chance):
+    draw = np.random.default_rng(4)
+    hits = 0
+    for _ in range(500):
+        found = average([mean_score((draw.random(20) < chance).astype(float).tolist()) for _ in range(5)])
+        hits += found.low <= chance <= found.high
+    assert hits / 500 >= 0.86
+
+
+@pytest.mark.parametrize("num_tasks", [4, 6, 10])
+@pytest.mark.parametrize(("better", "worse"), [(0.1, 0.0), (0.3, 0.1), (0.2, 0.2), (0.0, 0.5)])
+def test_paired_differences_of_few_tasks_cover_the_truth(num_tasks, better, worse):
+    draw = np.random.default_rng(5)
+    hits, false, runs = 0, 0, 400
+    for _ in range(runs):
+        values = draw.choice([1.0, -1.0, 0.0], num_tasks, p=[better, worse, 1 - better - worse]).tolist()
+        found = paired_mean(values)
+        hits += found.low <= better - worse <= found.high
+        false += paired_p_value(values) <= 0.05
+    assert hits / runs >= 0.9
+    assert better != worse or false / runs <= 0.07
+
+
+def test_domains_of_few_tasks_are_averaged_with_their_wider_intervals():
+    many, few = [1.0, 0.0] * 20, [1.0, 1.0, 0.0]
+    assert mean_paired_difference([many, many]) == stratified_bootstrap([many, many])
+    assert mean_paired_difference([few]) == paired_mean(few)
+    assert mean_paired_difference([many, few]) == average([paired_mean(many), paired_mean(few)])
+
+
+def test_few_tasks_are_judged_exactly():
+    assert paired_p_value([1.0] * 3) == 2 / 8
+    assert paired_p_value([1.0] * 5) == 2 / 32
+    assert paired_p_value([1.0, -1.0, 0.0]) == 1.0
+    assert paired_p_value([-0.5] * 8) == 2 / 256

@@ -169,7 +169,7 @@ def test_the_table_shows_the_last_against_each_before() -> None:
     rl = make_report("rl", {"sums": [1.0] * 30, "new": [1.0, 0.0] * 15})
     text = shown(base, sft, rl)
     row, details = (line for line in text.splitlines() if "sums" in line)
-    assert row.split()[:8] == ["sums", "0.0", "±0.0", "50.0", "±16.7", "100.0", "±0.0", "+100.0"] and "better" in row
+    assert "sums 0 [0, 11] 50 [33, 67] 100 [89, 100] +100.0 [+100.0, +100.0] better" in " ".join(row.split())
     assert "rl - base" in text and "rl - sft" in text and "mean (not trained on)" in text
     assert "where both parse" in text
     assert "100 / 100 / 100" in details and "9 / 9 / 9" in details
@@ -185,3 +185,42 @@ def test_a_domain_only_one_of_them_has() -> None:
     base, rl = make_report("base", {"sums": [0.0, 1.0]}), make_report("rl", {"sums": [1.0, 1.0], "extra": [1.0]})
     row = next(line for line in shown(base, rl).splitlines() if "extra" in line)
     assert row.split()[1] == "-"
+
+
+@pytest.mark.parametrize("scores", [[0.0] * 60, [1.0] * 60], ids=["none", "all"])
+def test_no_score_is_shown_as_certain_not_even_of_one_domain_alone(scores):
+    report = make_report("m", {"sums": scores})
+    (domain,), mean = report.domains, report.mean_accuracy()
+    assert mean == domain.accuracy() and mean.high - mean.low > 0.05
+    two = make_report("m", {"sums": scores, "dates": scores}).mean_accuracy()
+    assert two is not None and two.high - two.low > 0.03
+
+
+def test_several_samples_of_a_task_do_not_make_an_all_wrong_domain_certain():
+    results = tuple(
+        Result(task_id=str(n // 4), index=n % 4, score=0.0, parsed=None, truncated=False, num_tokens=1)
+        for n in range(80)
+    )
+    accuracy = DomainReport(domain="d", transfer=False, results=results).accuracy()
+    assert accuracy == make_report("m", {"d": [0.0] * 20}).domains[0].accuracy() and accuracy.high > 0.1
+
+
+@pytest.mark.parametrize("scores", [[-12.0] * 20, [0.0, 3.5] * 10, [1.0] * 19 + [1.01]])
+def test_a_reward_that_is_no_share_is_shown_as_it_is(scores):
+    text = shown(
+        make_report("base", {"sums": [0.0] * 20, "cost": scores}),
+        make_report("rl", {"sums": [1.0] * 20, "cost": scores}),
+    )
+    sums, cost = (next(line for line in text.splitlines() if line.split()[:1] == [name]) for name in ("sums", "cost"))
+    assert "100 [84, 100]" in sums and f"{sum(scores) / 20:.3g} [" in cost and "+0 [+0, +0] same" in cost
+    assert "other scores as they are" in text and "other scores" not in shown(make_report("base", {"sums": [0.5]}))
+
+
+def test_few_tasks_do_not_make_a_verdict():
+    def change(num_tasks):
+        before, after = make_report("base", {"d": [0.0] * num_tasks}), make_report("rl", {"d": [1.0] * num_tasks})
+        overall = mean_difference(before, after)
+        return compare(before, after)["d"].verdict, overall.low <= 0
+
+    assert change(3) == ("same", True)
+    assert change(10) == ("better", False)

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from strop.core.errors import DataError
-from strop.evaluation.intervals import Estimate, bootstrap_mean, bootstrap_p_value, holm, stratified_bootstrap
+from strop.evaluation.intervals import Estimate, holm, mean_paired_difference, paired_mean, paired_p_value
 from strop.evaluation.report import DomainReport, EvalReport
 
 Verdict = Literal["better", "same", "worse"]
@@ -47,10 +47,10 @@ def compare(before: EvalReport, after: EvalReport) -> dict[str, Change]:
     Intervals are 95% each; the chance of any false verdict over all domains is at most 5% (Holm).
     """
     paired = _paired(before, after)
-    rejected = holm([bootstrap_p_value(values) for values in paired.values()])
+    rejected = holm([paired_p_value(values) for values in paired.values()])
     changes = {}
     for (name, values), differs in zip(paired.items(), rejected, strict=True):
-        difference = bootstrap_mean(values)
+        difference = paired_mean(values)
         changes[name] = Change(difference=difference, verdict=_verdict(difference.value) if differs else "same")
     return changes
 
@@ -62,7 +62,7 @@ def mean_difference(
     chosen = {d.domain for d in after.domains if d.transfer == transfer}
     paired = _paired(before, after, parsed_only=parsed_only)
     values = [v for name, v in paired.items() if name in chosen]
-    return stratified_bootstrap(values) if values else None
+    return mean_paired_difference(values) if values else None
 
 
 def verdict(difference: Estimate) -> Verdict:
@@ -81,7 +81,9 @@ def comparison_table(reports: Sequence[EvalReport]) -> Group:
         if not change:
             raise DataError(f"{before.model} and {last.model} share no task; compare evaluations of the same recipe")
     table = _table(
-        "held-out accuracy in % ± half its 95% interval, and paired differences",
+        "held-out accuracy in %, other scores as they are, and paired differences, with 95% intervals"
+        if any(not d.is_share for report in reports for d in report.domains)
+        else "held-out accuracy in % and paired differences, with 95% intervals",
         [*(report.model for report in reports), *(f"{last.model} - {before.model}" for before in earlier)],
     )
     if earlier:
@@ -90,22 +92,29 @@ def comparison_table(reports: Sequence[EvalReport]) -> Group:
         chosen = [d.domain for d in last.domains if d.transfer == transfer and d.results]
         for name in chosen:
             same = [report.domain(name) for report in reports]
-            accuracies = [_plus_minus(d.accuracy() if d is not None else None) for d in same]
-            table.add_row(name, *accuracies, *(_change_cell(change.get(name)) for change in changes))
+            share = _are_shares(reports, [name])
+            accuracies = [_score_cell(d.accuracy() if d is not None else None, share) for d in same]
+            table.add_row(name, *accuracies, *(_change_cell(change.get(name), share) for change in changes))
         if chosen:
-            _add_means(table, reports, transfer)
+            _add_means(table, reports, transfer, _are_shares(reports, chosen))
     return Group(table, _detail_table(reports))
 
 
-def _add_means(table: Table, reports: Sequence[EvalReport], transfer: bool) -> None:
+def _are_shares(reports: Sequence[EvalReport], domains: Sequence[str]) -> bool:
+    """Whether every score of these domains is one of 0 to 1, so that it reads as accuracy."""
+    return all(d.is_share for report in reports for d in report.domains if d.domain in domains)
+
+
+def _add_means(table: Table, reports: Sequence[EvalReport], transfer: bool, share: bool) -> None:
     last, earlier = reports[-1], reports[:-1]
-    means = [_plus_minus(report.mean_accuracy(transfer=transfer)) for report in reports]
-    changes = [mean_difference(before, last, transfer=transfer) for before in earlier]
+    means = [_score_cell(report.mean_accuracy(transfer=transfer), share, ".1f") for report in reports]
+    changes = [_mean_cell(mean_difference(before, last, transfer=transfer), share) for before in earlier]
     table.add_section()
-    table.add_row("mean (not trained on)" if transfer else "mean", *means, *map(_mean_cell, changes), style="bold")
+    table.add_row("mean (not trained on)" if transfer else "mean", *means, *changes, style="bold")
     parsed = [mean_difference(before, last, transfer=transfer, parsed_only=True) for before in earlier]
     if any(change is not None for change in parsed):
-        table.add_row("where both parse", *[""] * len(reports), *map(_mean_cell, parsed))
+        cells = [_mean_cell(change, share) for change in parsed]
+        table.add_row("where both parse", *[""] * len(reports), *cells)
     table.add_section()
 
 
@@ -158,18 +167,24 @@ def _verdict(value: float) -> Verdict:
     return "better" if value > 0 else "worse"
 
 
-def _plus_minus(estimate: Estimate | None) -> str:
-    return "-" if estimate is None else f"{100 * estimate.value:.1f} ±{50 * (estimate.high - estimate.low):.1f}"
+def _score_cell(estimate: Estimate | None, share: bool, form: str = ".0f") -> str:
+    """`44 [32, 57]` in %, or the numbers themselves where they are no shares."""
+    return "-" if estimate is None else _with_interval(estimate, share, form)
 
 
-def _change_cell(change: Change | None) -> Text:
-    return Text("-") if change is None else _coloured(change.difference, change.verdict)
+def _with_interval(estimate: Estimate, share: bool, form: str) -> str:
+    numbers = (estimate.value, estimate.low, estimate.high)
+    value, low, high = (format(100 * x, form) if share else f"{x:{'+' if form[0] == '+' else ''}.3g}" for x in numbers)
+    return f"{value} [{low}, {high}]"
 
 
-def _mean_cell(difference: Estimate | None) -> Text:
-    return Text("-") if difference is None else _coloured(difference, verdict(difference))
+def _change_cell(change: Change | None, share: bool) -> Text:
+    return Text("-") if change is None else _coloured(change.difference, change.verdict, share)
 
 
-def _coloured(estimate: Estimate, says: Verdict) -> Text:
-    signed = f"{100 * estimate.value:+.1f} [{100 * estimate.low:+.1f}, {100 * estimate.high:+.1f}] "
-    return Text.assemble(signed, (says, COLOURS[says]))
+def _mean_cell(difference: Estimate | None, share: bool) -> Text:
+    return Text("-") if difference is None else _coloured(difference, verdict(difference), share)
+
+
+def _coloured(estimate: Estimate, says: Verdict, share: bool) -> Text:
+    return Text.assemble(_with_interval(estimate, share, "+.1f"), " ", (says, COLOURS[says]))

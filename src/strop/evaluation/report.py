@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from strop.evaluation.intervals import Estimate, bootstrap_mean, clustered_se, stratified_bootstrap
+from strop.evaluation.intervals import Estimate, average, clustered_se, mean_score
 from strop.evaluation.pass_at_k import pass_at_k, pass_hat_k
 
 
@@ -52,7 +52,12 @@ class DomainReport:
 
     def accuracy(self) -> Estimate:
         """Mean score over tasks with its interval."""
-        return bootstrap_mean(self.task_means())
+        return mean_score(self.task_means())
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the scores can be read as shares of what is right, from 0 to 1."""
+        return all(0.0 <= r.score <= 1.0 for r in self.results)
 
     def standard_error(self) -> float:
         """Of the mean score, samples of one task being a cluster."""
@@ -95,8 +100,8 @@ class EvalReport:
 
     def mean_accuracy(self, *, transfer: bool = False) -> Estimate | None:
         """Mean over the trained domains (or those that are only evaluated); None where none has a result."""
-        chosen = [d.task_means() for d in self.domains if d.transfer == transfer and d.results]
-        return stratified_bootstrap(chosen) if chosen else None
+        chosen = [d.accuracy() for d in self.domains if d.transfer == transfer and d.results]
+        return average(chosen) if chosen else None
 
     def to_json(self) -> str:
         """All results, and a summary for readers, which `from_json` computes anew."""
