@@ -9,6 +9,7 @@ import struct
 import syscalls
 
 ALLOW, KILL, REFUSE, ABSENT = 0x7FFF0000, 0x80000000, 0x00050000 | 1, 0x00050000 | 38
+IGNORE = 0x00050000  # nothing happens, and the caller is told that all is well
 AND = 0x54
 LOAD, JUMP_EQUAL, JUMP_FROM, JUMP_ANY_BIT, JUMP, RETURN = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -31,7 +32,8 @@ def build(machine, unix_sockets, memory_files, own_user=True):
 
     `unix_sockets` allows named AF_UNIX sockets and all that is harmless in namespaces of one's own; without it nothing
     may reach processes and files of the host that Landlock does not cover. `memory_files` allows memfd_create (where a
-    memory cgroup counts it) and large socket buffers. `own_user`: the job's user owns nothing but the job's place.
+    memory cgroup counts it) and large socket buffers. Without `own_user`, the
+    job's user may own files of the host, and changes of modes, owners and times do nothing.
     """
     numbers = syscalls.numbers(machine)
     checks = {
@@ -51,7 +53,7 @@ def build(machine, unix_sockets, memory_files, own_user=True):
         checks |= {"socketpair": _one_of(1, CONNECTED, mask=0xF), "inotify_add_watch": [_return(REFUSE)]}
         checks |= {"sched_setaffinity": _one_of(0, (0,)), "setpriority": _all_zero(0, 1)}
     if not own_user:
-        checks |= {name: [_return(REFUSE)] for name in OWNERS_CALLS}
+        checks |= {name: [_return(IGNORE)] for name in OWNERS_CALLS}
     blocks = {number: checks.get(name, [_return(ALLOW)]) for name, number in numbers.items()}
     tree = _tree(_segments(blocks))
     head = [
