@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from strop.config.load import parse_config
-from strop.core.errors import ConfigError
+from strop.core.errors import ConfigError, StropError
 from strop.core.types import Task
 from strop.rewards.from_trl import FromTrl
 from strop.tasks.memory import InMemory
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from strop.stages import RunResult
 
 RewardLike = str | Callable[..., Any] | Mapping[str, Any]
+Result = TypeVar("Result")
 DomainLike = Sequence[Task | Mapping[str, Any]] | Mapping[str, Any]
 
 
@@ -89,7 +91,7 @@ def evaluate(
     from strop.stages import evaluate_model
 
     stages = [{"stage": "rl", "steps": 1}]
-    return asyncio.run(evaluate_model(_config(stages, model, domains, rewards, sections), quiet=quiet))
+    return _result_of(evaluate_model(_config(stages, model, domains, rewards, sections), quiet=quiet))
 
 
 def _run(
@@ -104,7 +106,40 @@ def _run(
 ) -> RunResult:
     from strop.stages import start_run  # torch loads here, so that `import strop` stays quick
 
-    return asyncio.run(start_run(_config(stages, model, domains, rewards, sections), resume=resume, quiet=quiet))
+    return _result_of(start_run(_config(stages, model, domains, rewards, sections), resume=resume, quiet=quiet))
+
+
+def _result_of(work: Coroutine[Any, Any, Result]) -> Result:
+    """What `work` returns. What a user can mend is raised without the frames of the machinery it passed through."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        running = False
+    else:
+        running = True
+    try:
+        return _in_own_thread(work) if running else asyncio.run(work)
+    except StropError as error:
+        raise error.with_traceback(None) from None
+
+
+def _in_own_thread(work: Coroutine[Any, Any, Result]) -> Result:
+    """Where a loop runs already, as in a notebook, `work` gets a thread with one of its own; an interrupt ends it."""
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
+
+    async def run() -> Result:
+        started.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+        return await work
+
+    with ThreadPoolExecutor(1, thread_name_prefix="strop") as threads:
+        running = threads.submit(asyncio.run, run())
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            loop, task = started.result()
+            if task is not None and not loop.is_closed():
+                loop.call_soon_threadsafe(task.cancel)
+            raise
 
 
 def _config(

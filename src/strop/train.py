@@ -63,7 +63,7 @@ class Run:
                 yield
                 admitting.cancel()
         except BaseExceptionGroup as group:
-            raise first_error(group) from group
+            raise first_error(group) from None
 
     async def _admit(self, tasks: asyncio.TaskGroup) -> None:
         while True:

@@ -65,7 +65,7 @@ async def evaluate(
                 for d in domains
             ]
     except BaseExceptionGroup as errors:
-        raise first_error(errors) from errors
+        raise first_error(errors) from None
     reports = []
     for domain, attempts in zip(domains, running, strict=True):
         found = [a.result() for a in attempts]
