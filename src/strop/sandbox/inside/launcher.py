@@ -17,13 +17,14 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-import cgroups  # noqa: E402
-import filters  # noqa: E402
-import kernel  # noqa: E402
-import landlock  # noqa: E402
-import preload  # noqa: E402
-import rootfs  # noqa: E402
-import slot  # noqa: E402
+import cgroups
+import filters
+import kernel
+import landlock
+import preload
+import rootfs
+import slot
+import trees
 
 sys.path.pop(0)
 
@@ -33,6 +34,7 @@ THREAD_STACK_BYTES = 8 << 20
 MAX_QUICK_DEATHS = 5
 RANGE = 2  # host user ids per slot: the zygote's and the job's
 JOB_USER = 1000
+IDS_PER_SANDBOX = 2048
 
 
 def main():
@@ -41,8 +43,6 @@ def main():
     settings = json.loads(supervisor.recv(1 << 17))
     os.set_inheritable(supervisor.fileno(), False)
     preload.load(settings["packages"])
-    if not settings["namespaces"]:
-        import shutil  # noqa: F401  (the zygote clears folders with it, and can no longer import then)
     settings |= {"landlock": landlock.abi(), "filter": b"", "cgroup": 0}
     groups = None
     try:
@@ -66,7 +66,7 @@ def main():
 
 def _reserve_stack():
     """The room for the main thread's stack is fixed at exec, so set its limit and start once more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
     wanted = STACK_GAP_BYTES if hard == resource.RLIM_INFINITY else min(hard, STACK_GAP_BYTES)
     if len(sys.argv) == 2:
         resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
@@ -87,7 +87,9 @@ def _check(settings):
         raise OSError(f"no system call table for {kernel.MACHINE}; there are {', '.join(filters.ARCHITECTURES)}")
     counted = settings["cgroup"] != 0
     if tier != "unsafe":
-        settings["filter"] = filters.build(kernel.MACHINE, settings["namespaces"], counted)
+        settings["filter"] = filters.build(
+            kernel.MACHINE, settings["namespaces"], counted, settings["namespaces"] or os.geteuid() == 0
+        )
     settings["limit_processes"] = tier != "unsafe" and not counted
     settings["limit_address_space"] = not counted
 
@@ -158,18 +160,22 @@ class Slots:
 
 
 def _free_ids(slots):
-    """The first of a range of host ids that this user namespace has and that no account uses."""
+    """The first of the host ids of this sandbox's own: no account has them, and no other sandbox that lives now.
+
+    A slot ends its jobs by killing all processes of its user, which must not reach another sandbox's.
+    """
     ranges = [[int(n) for n in line.split()] for line in open("/proc/self/uid_map")]
     inside, _, count = max(ranges, key=lambda entry: entry[2])
-    end = inside + count
-    wanted = 200_000 if end > 300_000 else end - RANGE * slots - 1
-    if wanted < 1000:
-        raise SystemExit("too few user ids here for tier full")
-    return wanted
+    first = 200_000 if inside + count > 1_000_000 else inside + count // 2
+    block = IDS_PER_SANDBOX if inside + count > 1_000_000 else RANGE * slots
+    blocks = (inside + count - 1 - first) // block
+    if first < 1000 or blocks < 1 or RANGE * slots > block:
+        raise SystemExit(f"too few user ids here for {slots} slots of the sandbox")
+    return first + os.getpid() % blocks * block
 
 
 def _guard(control, settings, index, ids, told, cgroup):
-    """A slot's first process: confines itself, then makes the zygote as init of a new pid namespace and waits for it."""
+    """A slot's first process: confines itself, makes the zygote as init of a new pid namespace and waits for it."""
     try:
         status = _confine(control, settings, index, ids, told, cgroup)
     except BaseException as error:
@@ -292,6 +298,8 @@ def _enter_folder(settings, index, ids):
         if settings["tier"] != "unsafe":
             _become(ids)
             settings["own_user"] = True
+    os.chmod(box, 0o700)
+    trees.clear(box)  # a zygote that died may have left its last job's files
     readable = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", *settings["prefixes"]]
     readable += ["/etc/" + name for name in rootfs.ETC] + ["/etc/passwd", "/etc/group", "/etc/nsswitch.conf"]
     readable += ["/etc/ssl/openssl.cnf"]
