@@ -193,7 +193,7 @@ def open_sandbox(settings: SandboxSettings) -> Any:
     if settings.tier == "gvisor":
         from strop.sandbox.gvisor import GvisorSandbox
 
-        return GvisorSandbox()
+        return GvisorSandbox(settings)
     return LocalSandbox(settings)
 
 

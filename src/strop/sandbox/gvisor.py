@@ -1,7 +1,7 @@
 """The second backend: each job in a gVisor container of its own, for those who fear faults of the host's kernel.
 
 A job then talks to a kernel in user space (`runsc`), which no program shares with another. There is no zygote: a job
-takes 20 to 40 times as long to start as in the jail.
+takes some 80 times as long as in the jail.
 """
 
 from __future__ import annotations

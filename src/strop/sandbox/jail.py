@@ -66,6 +66,8 @@ class LocalSandbox:
         self.settings = settings or SandboxSettings()
         if self.settings.tier not in ("auto", *get_args(Tier)):
             raise ConfigError(f"no sandbox tier is called {self.settings.tier!r}; there are auto, {', '.join(AUTO)}")
+        if self.settings.tier == "gvisor":
+            raise ConfigError("tier gvisor is another backend: use strop.sandbox.gvisor.GvisorSandbox")
         self.languages = Languages(self.settings.languages)
         self.cores = self.settings.jobs or len(os.sched_getaffinity(0))
         self.refusals: dict[str, str] = {}

@@ -32,7 +32,7 @@ async def open_sandbox(config: SandboxConfig) -> AsyncIterator[SandboxOf]:
     elif config.tier == "gvisor":
         from strop.sandbox.gvisor import GvisorSandbox
 
-        async with GvisorSandbox() as contained:
+        async with GvisorSandbox(settings_of(config)) as contained:
             yield lambda domain: contained
     else:
         async with LocalSandbox(settings_of(config)) as local:
