@@ -53,10 +53,8 @@ def main():
     job, content = json.loads(line.read(JOB)), line.read(CONTENTS)
     preload.load(job["packages"])
     place = rootfs.fill_box(rootfs.BOX, USER)
-    for name, target in (("shm", "/dev/shm"), ("tmp", "/tmp")):
-        if not os.path.lexists(target):
-            os.symlink(f"{rootfs.BOX}/{name}", target)
     _leave_only_known_devices()
+    os.symlink(f"{rootfs.BOX}/shm", "/dev/shm")
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     memory = {name: os.memfd_create(name, os.MFD_CLOEXEC) for name in KEPT}
     child = Child(job, _files_of(job, content), place)
@@ -79,7 +77,7 @@ def main():
 
 def _leave_only_known_devices():
     for name in os.listdir("/dev"):
-        if name not in (*rootfs.DEVICES, "fd", "stdin", "stdout", "stderr", "shm", "tty", "ptmx", "pts"):
+        if name not in (*rootfs.DEVICES, "fd", "stdin", "stdout", "stderr", "tty", "ptmx", "pts"):
             path = f"/dev/{name}"
             shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
 
