@@ -26,7 +26,8 @@ from strop.core.errors import DataError
 from strop.core.types import Completion, Message, SamplingParams, ToolCall
 from strop.engines import sampling
 from strop.engines.loading import load_engine
-from strop.engines.renderer import TOOL_CALL, ChatRenderer
+from strop.engines.renderer import ChatRenderer
+from strop.engines.tool_calls import TOOL_CALL
 
 SIZES = {
     "vocab_size": 258,

@@ -6,8 +6,6 @@ conversation with and without the new messages; only the difference is tokenized
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +15,10 @@ from jinja2 import TemplateError
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 from strop.core.errors import DataError
-from strop.core.types import NOT_SAMPLED, Completion, IntArray, Message, Tool, ToolCall, TrainingSample
+from strop.core.types import NOT_SAMPLED, Completion, IntArray, Message, Tool, TrainingSample
+from strop.engines.tool_calls import assistant_message
 
 PROBE = "what is said"
-TOOL_CALL = re.compile(r"<tool_call>((?:(?!</?tool_call>).)*+)</tool_call>", re.DOTALL)  # linear in what is written
 
 
 class ChatRenderer:
@@ -77,10 +75,7 @@ class ChatRenderer:
         ids = completion.token_ids.tolist()
         if ids and ids[-1] in self.end_ids:
             ids = ids[:-1]
-        text = self.decode(ids)
-        calls = tuple(call for number, match in enumerate(TOOL_CALL.finditer(text)) if (call := _call(match, number)))
-        content = TOOL_CALL.sub(lambda m: "" if _call(m, 0) else m.group(), text) if calls else text
-        return Message(role="assistant", content=content, tool_calls=calls)
+        return assistant_message(self.decode(ids))
 
     def teach(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> TrainingSample:
         """The conversation as one sample; the mask covers what the assistant writes, its end token included."""
@@ -164,16 +159,3 @@ def _as_schema(tool: Tool) -> dict[str, Any]:
         "type": "function",
         "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
     }
-
-
-def _call(match: re.Match[str], number: int) -> ToolCall | None:
-    try:
-        content = json.loads(match.group(1))
-    except (ValueError, RecursionError):  # the latter: nested too deeply, which is the policy's doing
-        return None
-    if not isinstance(content, dict):
-        return None
-    name, arguments = content.get("name"), content.get("arguments", {})
-    if not isinstance(name, str) or not isinstance(arguments, dict):
-        return None
-    return ToolCall(id=f"call_{number}", name=name, arguments=arguments)
