@@ -9,19 +9,19 @@ import logging
 import math
 import os
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import PydanticSerializationError
 from rich.console import Console
 from safetensors import SafetensorError
 
 from strop import build
 from strop.config.schema import RunConfig, StageConfig
-from strop.core.errors import CheckpointError, ConfigError, DataError
+from strop.core.errors import CheckpointError, StropError
 from strop.core.protocols import Domain, Learner
 from strop.core.types import JSON
 from strop.engines.renderer import ChatRenderer
@@ -30,14 +30,13 @@ from strop.evaluation.compare import comparison_table
 from strop.evaluation.evaluate import check_scored, evaluate
 from strop.evaluation.report import EvalReport
 from strop.fit import fit, teaching_batches
-from strop.learner.policy import merge_adapter
 from strop.observability.sinks import ProgressBar, Sinks, StepSink, TensorBoard
 from strop.scheduler.buffer import StepGroups
 from strop.scheduler.cadence import is_due
 from strop.scoring.budget import failure_of
 from strop.storage.checkpoints import CheckpointFolder
 from strop.storage.models import no_loading_bars
-from strop.storage.records import MetricsLog, RunFolder, cut_rollouts, write_rollouts
+from strop.storage.records import Costs, MetricsLog, RunFolder, cut_rollouts, write_rollouts
 from strop.train import train
 
 log_to = logging.getLogger(__name__)
@@ -67,22 +66,21 @@ class Workshop:
     trained: list[Domain]
     transfer: list[Domain]
     sandbox_of: build.SandboxOf | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
+    costs: Costs | None = None
 
     async def report(self, name: str, learner: Learner | None) -> EvalReport:
         """The evaluation of the current model under `name`, read back when this run already made it."""
         path = self.folder.path / "evaluations" / f"{name}.json"
         if path.exists():
             return EvalReport.from_json(path.read_text())
-        started_s = time.monotonic()
-        if learner is not None:
-            await publish(self.engine, learner)
-        report = await self.evaluate(name)
-        path.parent.mkdir(exist_ok=True)
-        partial = path.with_name(f".{path.name}.partial")
-        partial.write_text(report.to_json())
-        os.replace(partial, path)
-        self.seconds[f"evaluate {name}"] = time.monotonic() - started_s
+        with self.costs.timed(f"evaluate {name}"):
+            if learner is not None:
+                await publish(self.engine, learner)
+            report = await self.evaluate(name)
+            path.parent.mkdir(exist_ok=True)
+            partial = path.with_name(f".{path.name}.partial")
+            partial.write_text(report.to_json())
+            os.replace(partial, path)
         return report
 
     async def evaluate(self, name: str) -> EvalReport:
@@ -136,18 +134,17 @@ async def _run_stages(
             trained=trained,
             transfer=transfer,
             sandbox_of=sandbox_of,
+            costs=folder.costs(),
         )
         reports["base"] = await shop.report("base", None)
         check_scored(reports["base"])
         model = start
         for number, stage in enumerate(config.stages, start=1):
             place = folder.path / f"{number}-{stage.title}"
-            started_s = time.monotonic()
             learner = await run_stage(shop, stage, model, place)
-            shop.seconds[stage.title] = time.monotonic() - started_s
             reports[stage.title] = await shop.report(stage.title, learner)
             model = place / "model"
-    return RunResult(folder=folder.path, model=model, reports=reports, seconds=shop.seconds)
+    return RunResult(folder=folder.path, model=model, reports=reports, seconds=shop.costs.seconds)
 
 
 async def run_stage(shop: Workshop, stage: StageConfig, model: Path, place: Path) -> Learner:
@@ -160,11 +157,12 @@ async def run_stage(shop: Workshop, stage: StageConfig, model: Path, place: Path
     log = MetricsLog(place / "metrics.jsonl")
     log.cut(saved.step if saved is not None else 0)
     cut_rollouts(place / "rollouts", saved.step if saved is not None else 0)
-    if stage.stage == "sft":
-        learner = await _run_sft(shop, stage, model, checkpoints, log)
-    else:
-        learner = await _run_rl(shop, stage, model, place, checkpoints, log)
-    _export(learner, place / "model")
+    with shop.costs.timed(stage.title) as keep_costs:
+        if stage.stage == "sft":
+            learner = await _run_sft(shop, stage, model, checkpoints, log, keep_costs)
+        else:
+            learner = await _run_rl(shop, stage, model, place, checkpoints, log, keep_costs)
+        _export(learner, place / "model")
     return learner
 
 
@@ -183,7 +181,12 @@ def _export(learner: Learner, folder: Path) -> None:
 
 
 async def _run_sft(
-    shop: Workshop, stage: StageConfig, model: Path, checkpoints: CheckpointFolder, log: MetricsLog
+    shop: Workshop,
+    stage: StageConfig,
+    model: Path,
+    checkpoints: CheckpointFolder,
+    log: MetricsLog,
+    keep_costs: Callable[[], None],
 ) -> Learner:
     samples = [shop.renderer.teach(c) for c in build.teaching_conversations(shop.config, stage, shop.sandbox_of)]
     build.check_teachable(samples, shop.engine)
@@ -194,6 +197,7 @@ async def _run_sft(
 
     def record(step: int, metrics: Mapping[str, float]) -> None:
         log.append(step, metrics)
+        keep_costs()
         shop.sinks.step(stage.title, step, stage.steps, metrics)
         for remark in _skipped(step, metrics):
             log_to.warning(remark)
@@ -210,7 +214,13 @@ async def _run_sft(
 
 
 async def _run_rl(
-    shop: Workshop, stage: StageConfig, model: Path, place: Path, checkpoints: CheckpointFolder, log: MetricsLog
+    shop: Workshop,
+    stage: StageConfig,
+    model: Path,
+    place: Path,
+    checkpoints: CheckpointFolder,
+    log: MetricsLog,
+    keep_costs: Callable[[], None],
 ) -> Learner:
     domains = build.build_domains(shop.config, stage, sandbox_of=shop.sandbox_of)
     algorithm = build.build_algorithm(stage, domains)
@@ -229,6 +239,7 @@ async def _run_rl(
         found = [f.group for f in groups.finished]
         write_rollouts(place / "rollouts", step, found, stage=stage.title, run=run_id)
         log.append(step, metrics)
+        keep_costs()
         shop.sinks.step(stage.title, step, stage.steps, metrics)
         for remark in _remarks(step, groups, metrics):
             log_to.warning(remark)
@@ -301,16 +312,31 @@ def name_of(code: Any) -> str:
     return type(code).__qualname__
 
 
+def recipe_of(config: RunConfig) -> dict[str, JSON] | None:
+    """What was given of the configuration, without defaults; None where code was given."""
+    try:
+        return config.model_dump(mode="json", exclude_unset=True)
+    except PydanticSerializationError:
+        return None
+
+
 async def start_run(config: RunConfig, *, resume: Path | None = None, quiet: bool = False) -> RunResult:
     """`strop train`: run a recipe in a new folder, or go on in an old one, and say what came of it."""
     console = Console(quiet=quiet)
     content = config.model_dump(mode="json", fallback=name_of)
-    folder = RunFolder.open(resume, content) if resume is not None else None
-    folder = folder or RunFolder.create(Path(config.output), config.name, content)
+    if resume is not None:
+        folder = RunFolder.open(resume, content)
+    else:
+        folder = RunFolder.create(Path(config.output), config.name, content, recipe_of(config))
     console.print(f"run folder {folder.path}")
-    build.model_folder(config)  # fetched before the bars go: a download shows its own
-    with folder.claim(), Sinks(_sinks(config, folder, console)) as sinks, no_loading_bars():
-        result = await run_recipe(config, folder, sinks)
+    try:
+        build.model_folder(config)  # fetched before the bars go: a download shows its own
+        with folder.claim(), Sinks(_sinks(config, folder, console)) as sinks, no_loading_bars():
+            result = await run_recipe(config, folder, sinks)
+    except (StropError, OSError):
+        if not (folder.path / "evaluations").exists():  # nothing was made yet that a resumed run could use
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
     (folder.path / "summary.json").write_text(json.dumps(summary(result), indent=1))
     console.print(comparison_table(list(result.reports.values())))
     costs = ", ".join(f"{name} {seconds / 60:.1f} min" for name, seconds in result.seconds.items())
@@ -353,22 +379,6 @@ async def _evaluate_model(config: RunConfig, sinks: Sinks, sandbox_of: build.San
             transfer=build.build_domains(config, transfer=True, sandbox_of=sandbox_of),
         )
         return await shop.evaluate(start.name)
-
-
-def export_model(source: Path, target: Path, *, merge: bool = False) -> Path:
-    """`strop export`: the last stage's model of a run, or the model or adapter in a folder, copied to `target`."""
-    models = sorted(source.glob("[0-9]*-*/model"), key=lambda model: int(model.parent.name.partition("-")[0]))
-    folder = models[-1] if models else source
-    if target.exists():
-        raise ConfigError(f"{target} exists; name a folder that does not")
-    adapter = folder / "adapter_config.json"
-    if merge and adapter.is_file():
-        with no_loading_bars():
-            return merge_adapter(folder, target)
-    if not adapter.is_file() and not (folder / "config.json").is_file():
-        raise DataError(f"{source}: holds no model; give a run folder, or a model folder inside one")
-    shutil.copytree(folder, target)
-    return target
 
 
 def summary(result: RunResult) -> dict[str, Any]:

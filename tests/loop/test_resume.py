@@ -10,6 +10,7 @@ import pytest
 from test_tiny_run import TIMES, recipe, run
 from transformers import AutoModelForCausalLM
 
+import strop
 from strop.cli import main
 from strop.storage.records import read_rollouts
 
@@ -116,6 +117,61 @@ rewards = [{{ name = "accuracy", use = "random" }}]
 domains = [{{ name = "sum", tasks = {{ use = "generated", params = {{ generator = "sum", size = 20 }} }} }}]
 stages = [{{ stage = "rl", steps = 1, groups_per_step = 1, group_size = 4 }}]
 """
+
+
+def test_the_run_folder_alone_is_enough_to_go_on_and_the_cost_is_of_the_whole_run(
+    tiny_model, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.toml").write_text(SMALL.format(model=tiny_model))
+
+    def strop(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main(["train", *arguments])
+        said = capsys.readouterr()
+        return ended.value.code or 0, " ".join(said.out.split()), said.err
+
+    changes = ["learner.learning_rate=1e-3", "stages.rl.steps=2", "stages.rl.save.every_steps=1"]
+    assert strop("run.toml", *changes)[0] == 0
+    folder = tmp_path / "runs" / "small"
+    before = metrics(folder, "1-rl")
+    forget(folder, "1-rl", after_step=1)
+    spent = {"evaluate base": 600.0, "rl": 1200.0, "evaluate rl": 60.0}
+    (folder / "seconds.json").write_text(json.dumps(spent))
+    (tmp_path / "run.toml").unlink()  # nobody needs it any more
+    code, said, _ = strop("--resume", "runs/small")
+    assert code == 0 and "evaluate base 10.0 min, rl 20." in said and "evaluate rl 1." in said
+    assert [line["step"] for line in metrics(folder, "1-rl")] == [line["step"] for line in before] == [1, 2]
+    (tmp_path / "run.toml").write_text(SMALL.format(model=tiny_model))
+    assert strop("run.toml", *changes, "--resume", "runs/small")[0] == 0
+    code, _, error = strop("run.toml", *changes[1:], "--resume", "runs/small")
+    assert code == 2 and "learner.learning_rate = 0.001 where this is 1e-06" in error
+    code, _, error = strop()
+    assert code == 2 and "give a recipe, or --resume" in error
+
+
+def even(rollout, task):
+    return float(rollout.turns[-1].completion.token_ids[0] % 2 == 0)
+
+
+def test_a_run_with_code_from_python_says_where_it_goes_on(tiny_model, tmp_path, capsys):
+    settings = {
+        "model": str(tiny_model),
+        "domains": {"mine": [{"prompt": f"Say {n}"} for n in range(20)]},
+        "rewards": [even],
+        "steps": 1,
+        "stage": {"groups_per_step": 1, "group_size": 2},
+        "sampling": {"max_tokens": 3},
+        "evaluation": {"num_tasks": 1},
+        "output": str(tmp_path),
+        "quiet": True,
+    }
+    folder = strop.train(**settings).folder
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", "--resume", str(folder)])
+    assert "strop.train(..., resume=" in capsys.readouterr().err
+    shutil.rmtree(folder / "1-rl" / "model")
+    assert strop.train(**settings, resume=folder).folder == folder
 
 
 def test_a_disk_that_is_full_at_the_export_leaves_no_half_model(tiny_model, tmp_path, monkeypatch):

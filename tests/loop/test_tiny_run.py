@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import strop
 import strop.rewards
+from strop.cli.export import export_model
 from strop.config.load import parse_config
 from strop.core.errors import ConfigError
 from strop.observability.sinks import Sinks
@@ -171,8 +172,6 @@ def test_a_game_of_several_turns_trains(tiny_model, tmp_path):
 
 
 def test_lora_exports_an_adapter_and_merges(tiny_model, tmp_path):
-    from strop.stages import export_model
-
     content = recipe(tiny_model, tmp_path)
     content["learner"] = {"learning_rate": 1e-2, "lora": {"rank": 2}}
     content["stages"] = [

@@ -168,8 +168,10 @@ def place(tiny_model, tmp_path):
 
 
 @pytest.mark.parametrize(("override", "said"), OVERRIDES, ids=[override for override, _ in OVERRIDES])
-def test_a_bad_recipe_is_one_line_and_exit_code_2(strop, override, said):
+def test_a_bad_recipe_is_one_line_and_exit_code_2(strop, place, override, said):
     assert_one_line(strop("train", "run.toml", override, "--quiet"), said)
+    for folder in place.glob("runs/*"):
+        assert (folder / "evaluations" / "base.json").is_file(), "a run folder with nothing in it"
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from strop.build import check_teachable
+from strop.cli.export import export_model
 from strop.config.schema import EngineConfig, LearnerConfig, LoraConfig
 from strop.core.errors import ConfigError, DataError, DivergedError, EngineError
 from strop.core.types import SamplingParams, TrainingSample
 from strop.engines.loading import load_engine
 from strop.engines.renderer import ChatRenderer
 from strop.learner.policy import load_policy
-from strop.stages import export_model
 
 
 def weights(change):

@@ -1,5 +1,7 @@
 """What a run leaves can be read back, and a resumed run leaves no step twice."""
 
+import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 
 from strop.core.errors import ConfigError, DataError
 from strop.core.types import Completion, Message, Reward, Rollout, RolloutGroup, Score, Task, Turn
-from strop.storage.records import MetricsLog, RunFolder, cut_rollouts, read_rollouts, write_rollouts
+from strop.storage.records import MetricsLog, RunFolder, cut_rollouts, first_difference, read_rollouts, write_rollouts
 
 
 def turn(given: list[int], drawn: list[int], text: str, *, continues: bool, replies: tuple[Message, ...] = ()) -> Turn:
@@ -113,3 +115,43 @@ def test_a_folder_whose_identity_is_spoilt_is_one_error(content, tmp_path):
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(ConfigError, match=r"run\.json: cannot be read"):
         RunFolder.open(tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "said"),
+    [
+        ({"seed": 0}, {"seed": 1}, ("seed", "0", "1")),
+        ({"a": {"b": [{"c": 1}, {"c": 2}]}}, {"a": {"b": [{"c": 1}, {"c": 3}]}}, ("a.b.1.c", "2", "3")),
+        ({"a": 1, "z": 1}, {"z": 2, "a": 2}, ("z", "1", "2")),
+        ({"a": [1]}, {"a": [1, "x"]}, ("a.1", "not set", '"x"')),
+        ({"a": 1, "old": None}, {"a": 1}, ("old", "null", "not set")),
+        ({"a": {"b": 1}}, {"a": None}, ("a", '{"b": 1}', "null")),
+        ({"a": "x" * 100}, {"a": True}, ("a", '"' + "x" * 56 + "...", "true")),
+        ({"b": 1, "a": [{}]}, {"a": [{}], "b": 1}, None),
+    ],
+)
+def test_the_first_difference_of_two_configurations_is_named(there, here, said, tmp_path):
+    assert first_difference(there, here) == said
+    folder = RunFolder.create(tmp_path, "run", there)
+    if said is None:
+        assert RunFolder.open(folder.path, here) == folder
+        return
+    key, old, new = said
+    with pytest.raises(ConfigError, match=re.escape(f"with {key} = {old} where this is {new}; use its own")):
+        RunFolder.open(folder.path, here)
+
+
+def test_costs_go_on_after_a_stop_and_an_error_loses_no_kept_time(tmp_path):
+    folder = RunFolder.create(tmp_path, "run", {})
+    costs = folder.costs()
+    with pytest.raises(OSError), costs.timed("rl") as keep:
+        time.sleep(0.02)
+        keep()
+        raise OSError
+    kept = folder.costs().seconds["rl"]
+    assert kept >= 0.02
+    again = folder.costs()
+    with again.timed("rl"), again.timed("evaluate base"):
+        time.sleep(0.02)
+    found = folder.costs().seconds
+    assert found == again.seconds and found["rl"] >= kept + 0.02 and set(found) == {"rl", "evaluate base"}

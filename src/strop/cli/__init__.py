@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
         place = f"{error.filename}: " if error.filename is not None else ""
         _end(f"{place}{error.strerror or error}; check the path, its permissions and the free space")
     except KeyboardInterrupt:
-        print("strop: stopped; go on with the same command and --resume", file=sys.stderr)
+        print("strop: stopped; go on with strop train --resume and the run folder", file=sys.stderr)
         raise SystemExit(130) from None
 
 

@@ -1,16 +1,16 @@
-"""What a run leaves behind: who owns its folder, its metrics as JSONL and every rollout as Parquet."""
+"""What a run leaves behind: who owns its folder, what it cost, its metrics as JSONL, every rollout as Parquet."""
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import itertools
 import json
 import os
+import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from strop.core.types import JSON, Rollout, RolloutGroup, Task
 
 RUN_FILE = "run.json"
 LOCK_FILE = ".lock"
+COSTS_FILE = "seconds.json"
+NOT_SET = object()
 SCORE = pa.struct([("value", pa.float64()), ("outcome", pa.string()), ("detail", pa.string())])
 SCHEMA = pa.schema(
     [
@@ -64,8 +66,13 @@ class RunFolder:
     run_id: str
 
     @classmethod
-    def create(cls, root: Path, name: str, config: Mapping[str, JSON]) -> RunFolder:
-        """A new folder `root/name`, or `name-2`, `name-3`, ... where that is taken."""
+    def create(
+        cls, root: Path, name: str, config: Mapping[str, JSON], recipe: Mapping[str, JSON] | None = None
+    ) -> RunFolder:
+        """A new folder `root/name`, or `name-2`, `name-3`, ... where that is taken.
+
+        `recipe` is what the user wrote of `config`, from which the run can go on; None where it holds code.
+        """
         root.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(1):
             path = root / (name if number == 1 else f"{name}-{number}")
@@ -75,23 +82,27 @@ class RunFolder:
                 continue
             break
         run_id = uuid.uuid4().hex[:12]
-        identity = {"run_id": run_id, "config_hash": config_hash(config), "config": config}
+        identity = {"run_id": run_id, "config": config, "recipe": recipe}
         _replace(path / RUN_FILE, json.dumps(identity, indent=1).encode())
         return cls(path, run_id)
 
     @classmethod
     def open(cls, path: Path, config: Mapping[str, JSON]) -> RunFolder:
         """An existing folder, to go on with. ConfigError when it is no run, or the run of another configuration."""
-        if not (path / RUN_FILE).is_file():
-            raise ConfigError(f"{path}: not a run folder; give --resume the folder that `strop train` printed")
-        try:
-            identity = json.loads((path / RUN_FILE).read_text())
-            run_id, hashed = identity["run_id"], identity["config_hash"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path / RUN_FILE}: cannot be read as a run's ({error}); start a new run") from error
-        if hashed != config_hash(config):
-            raise ConfigError(f"{path}: is the run of another configuration; use its recipe, or start a new run")
+        run_id, stored = _identity(path, "run_id", "config")
+        difference = first_difference(stored, json.loads(json.dumps(config)))
+        if difference is not None:
+            key, there, here = difference
+            raise ConfigError(
+                f"{path}: is the run of another configuration, with {key} = {there} where this is {here}; use its own "
+                "(--resume alone does), or start a new run"
+            )
         return cls(path, run_id)
+
+    def costs(self) -> Costs:
+        """What the run has cost so far."""
+        file = self.path / COSTS_FILE
+        return Costs(file, json.loads(file.read_text()) if file.exists() else {})
 
     @contextmanager
     def claim(self) -> Iterator[None]:
@@ -104,8 +115,65 @@ class RunFolder:
             yield
 
 
-def config_hash(config: Mapping[str, JSON]) -> str:
-    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
+@dataclass(frozen=True)
+class Costs:
+    """Seconds by what they went into, kept on disk, so that a run that was stopped counts on."""
+
+    file: Path
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[Callable[[], None]]:
+        """Count the time within for `name`; what is yielded puts it on disk before the end, too."""
+        before, started_s = self.seconds.get(name, 0.0), time.monotonic()
+
+        def keep() -> None:
+            self.seconds[name] = before + time.monotonic() - started_s
+            _replace(self.file, json.dumps(self.seconds).encode())
+
+        yield keep
+        keep()
+
+
+def stored_recipe(path: Path) -> Mapping[str, JSON]:
+    """What the run in `path` was started with. ConfigError when that held code, which no file can give back."""
+    (recipe,) = _identity(path, "recipe")
+    if recipe is None:
+        raise ConfigError(
+            f"{path}: was started from Python with code of its own; go on there, with "
+            f"strop.train(..., resume={str(path)!r})"
+        )
+    found: Mapping[str, JSON] = recipe
+    return found
+
+
+def _identity(path: Path, *keys: str) -> list[Any]:
+    if not (path / RUN_FILE).is_file():
+        raise ConfigError(f"{path}: not a run folder; give --resume the folder that `strop train` printed")
+    try:
+        identity = json.loads((path / RUN_FILE).read_text())
+        return [identity[key] for key in keys]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path / RUN_FILE}: cannot be read as a run's ({error}); start a new run") from error
+
+
+def first_difference(there: Any, here: Any, path: str = "") -> tuple[str, str, str] | None:
+    """The first key, in the order of `here`, at which two JSON values differ, and what each holds there."""
+    if isinstance(there, list) and isinstance(here, list):
+        there, here = ({str(n): item for n, item in enumerate(items)} for items in (there, here))
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in {**here, **there}:
+            pair = (side.get(key, NOT_SET) for side in (there, here))
+            found = first_difference(*pair, f"{path}.{key}".removeprefix("."))
+            if found is not None:
+                return found
+        return None
+    return None if there == here else (path, _said(there), _said(here))
+
+
+def _said(value: Any) -> str:
+    text = "not set" if value is NOT_SET else json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 @dataclass(frozen=True)
