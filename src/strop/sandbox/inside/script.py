@@ -66,7 +66,7 @@ def _finish(status, main):
 
 
 def _let_go(names):
-    """In the interpreter's order, so that files are written out and `__del__` runs as it would at the end of a process."""
+    """In the interpreter's order, so that files are written out and every `__del__` runs."""
     try:
         for private in (True, False):
             for name in list(names):
