@@ -124,6 +124,35 @@ OVERRIDES = [
     ("stages.rl.name=rl-step-2", ["stages.0.name", "choose another"]),
     ("domains.sum.name=''", ["domains.0.name", "at least 1 character"]),
     ("sampling.stop.first.x=1", ["sampling.stop"]),
+    ("rewards.accuracy.gate=accuracy", ["rewards", "'accuracy' is gated by 'accuracy'"]),
+    (
+        "domains.sum.rewards=[{name='a',use='exact',gate='b'},{name='b',use='exact',gate='c'},{name='c',use='exact',gate='b'}]",
+        ["domains.0.rewards", "'b' is gated by 'c' is gated by 'b'"],
+    ),
+    ("stages.rl.batch_size=32", ["stages.0", "'batch_size' is a key of sft stages"]),
+    ("stages.rl.data={use='files'}", ["stages.0", "'data' is a key of sft stages"]),
+    *(
+        (f"stages=[{{stage='sft', steps=1, {key}={value}}}]", ["stages.0", f"{key!r} is a key of rl stages"])
+        for key, value in [
+            ("groups_per_step", 8),
+            ("group_size", 2),
+            ("max_staleness", 0),
+            ("max_replacements", 1),
+            ("deadline_s", 1.0),
+            ("max_infra_share", 0.5),
+            ("algorithm", "{}"),
+            ("sampling", "{}"),
+        ]
+    ),
+    *(
+        (
+            "stages=[{stage='sft', steps=1, learner={lora={}}}, {stage='rl', steps=1, learner={lora={KEY}}}]".replace(
+                "KEY", key
+            ),
+            ["stage 'rl'", "adapter of 'sft'", f"lora.{key.split('=')[0]}"],
+        )
+        for key in ("rank=4", "alpha=1.0", "dropout=0.5", "target_modules=['q_proj']")
+    ),
     ("output=run.toml", ["run.toml", "check the path"]),
     ("output=/proc/nowhere", ["/proc/nowhere", "check the path"]),
     ("model.path=.", ["no tokenizer that transformers loads"]),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -125,6 +126,19 @@ class RewardConfig(Component):
     timeout_s: float | None = Field(None, gt=0)
 
 
+def possible_gates(rewards: tuple[RewardConfig, ...]) -> tuple[RewardConfig, ...]:
+    """`rewards`, of which none waits for itself, not even through others; ValueError when one does."""
+    gates = {reward.name: reward.gate for reward in rewards}
+    for start in gates:
+        passed, gate = [start], gates[start]
+        while gate in gates and gate not in passed:
+            passed.append(gate)
+            gate = gates[gate]
+        if gate == start:
+            raise ValueError(f"{' is gated by '.join(repr(name) for name in [*passed, start])}: remove one gate")
+    return rewards
+
+
 class DomainConfig(Section):
     """`tasks` and `held_out` are task sources; `transfer` domains are evaluated and never trained on.
 
@@ -144,6 +158,8 @@ class DomainConfig(Section):
     signal: str = "accuracy"
     transfer: bool = False
     optional: bool = False
+
+    _possible_gates = field_validator("rewards")(possible_gates)
 
 
 class AlgorithmConfig(Section):
@@ -225,6 +241,21 @@ class SaveConfig(Section):
     keep: int = Field(2, gt=0)
 
 
+OF_ONE_KIND: Mapping[str, tuple[str, ...]] = {
+    "sft": ("batch_size", "data"),
+    "rl": (
+        "algorithm",
+        "sampling",
+        "groups_per_step",
+        "group_size",
+        "max_staleness",
+        "max_replacements",
+        "deadline_s",
+        "max_infra_share",
+    ),
+}
+
+
 class StageConfig(Section):
     """One stage of a run. Sections given here replace those of the run for this stage."""
 
@@ -248,6 +279,16 @@ class StageConfig(Section):
     @property
     def title(self) -> str:
         return self.name if self.name is not None else self.stage
+
+    @model_validator(mode="after")
+    def _keys_of_its_kind(self) -> StageConfig:
+        for kind, keys in OF_ONE_KIND.items():
+            useless = [key for key in keys if key in self.model_fields_set and kind != self.stage]
+            if useless:
+                raise ValueError(
+                    f"{useless[0]!r} is a key of {kind} stages and does nothing in an {self.stage} stage: remove it"
+                )
+        return self
 
     @field_validator("name")
     @classmethod
@@ -274,6 +315,8 @@ class RunConfig(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     stages: tuple[StageConfig, ...] = Field(min_length=1)
 
+    _possible_gates = field_validator("rewards")(possible_gates)
+
     @field_validator("name")
     @classmethod
     def _usable_name(cls, name: str) -> str:
@@ -288,6 +331,21 @@ class RunConfig(Section):
             twice = sorted({n for n in names if names.count(n) > 1})
             if twice:
                 raise ValueError(f"two {kind}s are named {twice[0]!r}: give each its own name")
+        return self
+
+    @model_validator(mode="after")
+    def _one_adapter(self) -> RunConfig:
+        """A stage under LoRA that follows another goes on with its adapter, which has the shape it has."""
+        for before, after in pairwise(self.stages):
+            held, wanted = ((stage.learner or self.learner).lora for stage in (before, after))
+            if held is None or wanted is None or held == wanted:
+                continue
+            key = next(k for k in LoraConfig.model_fields if getattr(held, k) != getattr(wanted, k))
+            raise ValueError(
+                f"stage {after.title!r} goes on with the adapter of {before.title!r}, but lora.{key} is "
+                f"{getattr(wanted, key)!r} in one and {getattr(held, key)!r} in the other: give both the same, or one "
+                "of them no lora"
+            )
         return self
 
     def without_domains(self, names: Sequence[str]) -> RunConfig:
