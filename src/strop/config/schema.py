@@ -241,18 +241,17 @@ class SaveConfig(Section):
     keep: int = Field(2, gt=0)
 
 
-OF_ONE_KIND: Mapping[str, tuple[str, ...]] = {
-    "sft": ("batch_size", "data"),
-    "rl": (
-        "algorithm",
-        "sampling",
-        "groups_per_step",
-        "group_size",
-        "max_staleness",
-        "max_replacements",
-        "deadline_s",
-        "max_infra_share",
-    ),
+ONLY_IN: Mapping[str, tuple[str, ...]] = {  # stage kinds that heed a key; a key that is not here all heed
+    "batch_size": ("sft",),
+    "data": ("sft",),
+    "algorithm": ("rl",),
+    "sampling": ("rl",),
+    "groups_per_step": ("rl",),
+    "group_size": ("rl",),
+    "max_staleness": ("rl",),
+    "max_replacements": ("rl",),
+    "deadline_s": ("rl",),
+    "max_infra_share": ("rl",),
 }
 
 
@@ -282,11 +281,10 @@ class StageConfig(Section):
 
     @model_validator(mode="after")
     def _keys_of_its_kind(self) -> StageConfig:
-        for kind, keys in OF_ONE_KIND.items():
-            useless = [key for key in keys if key in self.model_fields_set and kind != self.stage]
-            if useless:
+        for key, kinds in ONLY_IN.items():
+            if key in self.model_fields_set and self.stage not in kinds:
                 raise ValueError(
-                    f"{useless[0]!r} is a key of {kind} stages and does nothing in an {self.stage} stage: remove it"
+                    f"{key!r} is a key of {' and '.join(kinds)} stages and does nothing in an {self.stage} stage: remove it"
                 )
         return self
 
