@@ -284,7 +284,7 @@ class StageConfig(Section):
         for key, kinds in ONLY_IN.items():
             if key in self.model_fields_set and self.stage not in kinds:
                 raise ValueError(
-                    f"{key!r} is a key of {' and '.join(kinds)} stages and does nothing in an {self.stage} stage: remove it"
+                    f"{key!r} is a key of {' and '.join(kinds)} stages, which stage {self.title!r} is not: remove it"
                 )
         return self
 
