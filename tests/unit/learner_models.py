@@ -41,7 +41,7 @@ def tiny_gpt2(dtype=torch.float64):
 def make_learner(loss, *, model=None, needs=(), total_updates=10, **config):
     settings = LearnerConfig(**{"dtype": "float64", "device": "cpu", "learning_rate": 1e-2} | config)
     model = tiny_llama() if model is None else model
-    policy = Policy(model, None, settings.lora, "value" in needs)
+    policy = Policy(model, None, settings.lora, "value" in needs, "score" in needs)
     return TorchLearner(policy, settings, loss, total_updates=total_updates, needs=needs)
 
 

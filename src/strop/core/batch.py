@@ -25,12 +25,26 @@ from strop.core.types import (
 MIN_GEOMETRIC_BOUND = 0.01
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pair:
+    """Two samples of a batch, by number, of which the first is preferred, and by how much it should win at least.
+
+    The loss of a step is `sum over pairs of weight * loss`.
+    """
+
+    chosen: int
+    rejected: int
+    weight: float
+    margin: float = 0.0
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Batch:
     """Everything a loss needs, in numpy; one entry per sample in every field, each array [L] of that sample.
 
     The loss of a step is `sum over samples and tokens of weights * loss`. The weights hold the mask and every
-    denominator, so that ranks and micro-batches only add.
+    denominator, so that ranks and micro-batches only add. With `pairs` the loss is one of pairs, whose two samples
+    share a ticket, so that they are computed together.
     """
 
     samples: tuple[TrainingSample, ...]
@@ -40,9 +54,13 @@ class Batch:
     old_logprobs: tuple[FloatArray, ...] | None = None
     ref_logprobs: tuple[FloatArray, ...] | None = None
     old_values: tuple[FloatArray, ...] | None = None
+    pairs: tuple[Pair, ...] | None = None
     metrics: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
+        for pair in self.pairs or ():
+            if self.samples[pair.chosen].ticket != self.samples[pair.rejected].ticket:
+                raise ValueError(f"samples {pair.chosen} and {pair.rejected} are a pair and must share a ticket")
         for name in ("advantages", "weights", "returns", "old_logprobs", "ref_logprobs", "old_values"):
             arrays = getattr(self, name)
             if arrays is None:

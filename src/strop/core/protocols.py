@@ -118,7 +118,8 @@ class Learner(Protocol):
     async def forward(
         self, samples: Sequence[TrainingSample], needs: Sequence[str]
     ) -> Mapping[str, Sequence[TokenOutputs]]:
-        """Outputs by name, one per sample: `old` (current weights), `reference` (start weights), `value` (head)."""
+        """Outputs by name, one per sample: `old` (current weights), `reference` (start weights), `value` (head),
+        `score` (the reward head: one value, at the last token)."""
         ...
 
     def weights(self) -> Iterable[tuple[str, Any]]:
@@ -272,6 +273,8 @@ class LossInputs:
 
 # the loss of each token [L], unweighted, and per-token measurements [L] to be averaged over masked tokens
 LossFn = Callable[[LossInputs], tuple["Tensor", Mapping[str, "Tensor"]]]
+# chosen, rejected and margin -> the loss of the pair, a scalar, and scalars to be averaged over pairs
+PairLossFn = Callable[[LossInputs, LossInputs, float], tuple["Tensor", Mapping[str, "Tensor"]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -287,7 +287,10 @@ class TrainingSample:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TokenOutputs:
-    """What a model says of one sample, [L] each; index 0, which nothing predicts, is 0."""
+    """What a model says of one sample, [L] each; index 0, which nothing predicts, is 0.
+
+    `values[t]` is expected before token t is drawn; a reward head speaks of the whole sample, at its last token alone.
+    """
 
     logprobs: FloatArray
     entropy: FloatArray | None = None

@@ -7,9 +7,11 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from strop.core.types import TrainingSample
 from strop.learner.policy import Policy
+from strop.learner.scores import gather_scores
 from strop.learner.token_logprobs import SampleOutputs, gather_outputs
 from strop.learner.tries import Trie
 
@@ -18,12 +20,18 @@ class RunTries(Protocol):
     """Outputs of every sample in `tries`, by its number."""
 
     def __call__(
-        self, policy: Policy, tries: Sequence[Trie], samples: Sequence[TrainingSample], *, chunk_tokens: int
+        self,
+        policy: Policy,
+        tries: Sequence[Trie],
+        samples: Sequence[TrainingSample],
+        *,
+        chunk_tokens: int,
+        scores: bool = False,
     ) -> dict[int, SampleOutputs]: ...
 
 
 def run_shared(
-    policy: Policy, tries: Sequence[Trie], samples: Sequence[TrainingSample], *, chunk_tokens: int
+    policy: Policy, tries: Sequence[Trie], samples: Sequence[TrainingSample], *, chunk_tokens: int, scores: bool = False
 ) -> dict[int, SampleOutputs]:
     """Tries as rows of a batch, padded to the longest; padding sees itself only. Needs trie attention."""
     longest = max(len(trie) for trie in tries)
@@ -36,11 +44,11 @@ def run_shared(
         seen[row, : len(trie), : len(trie)] = trie.seen()
     device = policy.plain.device
     hidden = policy.hidden(*(torch.from_numpy(array).to(device) for array in (ids, positions, seen[:, None])))
-    return gather_outputs(hidden, policy.head, tries, samples, chunk_tokens=chunk_tokens, value_head=policy.value_head)
+    return _gather(hidden, policy, tries, samples, chunk_tokens, scores)
 
 
 def run_apart(
-    policy: Policy, tries: Sequence[Trie], samples: Sequence[TrainingSample], *, chunk_tokens: int
+    policy: Policy, tries: Sequence[Trie], samples: Sequence[TrainingSample], *, chunk_tokens: int, scores: bool = False
 ) -> dict[int, SampleOutputs]:
     """Tries of one sample each, as plain right-padded sequences with the model's own attention."""
     longest = max(len(trie) for trie in tries)
@@ -51,4 +59,18 @@ def run_apart(
         real[row, : len(trie)] = 1
     device = policy.plain.device
     hidden = policy.hidden_apart(torch.from_numpy(ids).to(device), torch.from_numpy(real).to(device))
+    return _gather(hidden, policy, tries, samples, chunk_tokens, scores)
+
+
+def _gather(
+    hidden: Tensor,
+    policy: Policy,
+    tries: Sequence[Trie],
+    samples: Sequence[TrainingSample],
+    chunk_tokens: int,
+    scores: bool,
+) -> dict[int, SampleOutputs]:
+    """Of each token its logprob, or with `scores` of each whole sample what the reward head says."""
+    if scores and policy.value_head is not None:
+        return gather_scores(hidden, policy.value_head, tries, samples)
     return gather_outputs(hidden, policy.head, tries, samples, chunk_tokens=chunk_tokens, value_head=policy.value_head)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,16 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from strop.config.schema import LearnerConfig
 from strop.core.batch import Batch
 from strop.core.errors import DivergedError
-from strop.core.protocols import LossFn, LossInputs
+from strop.core.protocols import LossFn, PairLossFn
 from strop.core.types import TokenOutputs, TrainingSample, Update
 from strop.learner import state
+from strop.learner.batch_loss import batch_loss, step_means
 from strop.learner.check import choose_packing
 from strop.learner.forward import run_apart, run_shared
 from strop.learner.optim import learning_rate, make_optimizer
@@ -46,7 +46,7 @@ class TorchLearner:
         self,
         policy: Policy,
         config: LearnerConfig,
-        loss: LossFn,
+        loss: LossFn | PairLossFn,
         *,
         total_updates: int,
         needs: Sequence[str] = (),
@@ -62,6 +62,7 @@ class TorchLearner:
         self.optimizer = make_optimizer(policy.parameters(), config)
         self._version = start_version
         self._share = choose_packing(policy, config)
+        self._scores = "score" in needs  # then the head is read at the last tokens, and no logits are computed
         self._reference = policy.frozen_copy() if "reference" in needs and not policy.starts_plain else None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="learner")
 
@@ -77,7 +78,8 @@ class TorchLearner:
     async def forward(
         self, samples: Sequence[TrainingSample], needs: Sequence[str]
     ) -> Mapping[str, Sequence[TokenOutputs]]:
-        """`old`: the current weights; `reference`: the weights training started from; `value`: the value head."""
+        """`old`: the current weights; `reference`: the weights training started from; `value`: the value head;
+        `score`: the reward head, of a learner that was made for it."""
         return await self._in_thread(partial(self._forward, samples, needs)) if needs else {}
 
     def weights(self) -> Iterable[tuple[str, Any]]:
@@ -105,14 +107,10 @@ class TorchLearner:
         self.optimizer.zero_grad(set_to_none=True)
         sums: defaultdict[str, float] = defaultdict(float)
         num_nodes = 0
-        for tries in self._micro_batches(batch.samples):
-            outputs = self._outputs(self.policy, tries, batch.samples)
-            loss = torch.zeros((), device=self._device)
-            for number, output in outputs.items():
-                part, measured = self._sample_loss(batch, number, output)
-                loss = loss + part
-                for name, value in measured.items():
-                    sums[name] += value
+        for tries in self._micro_batches(batch.samples, paired=batch.pairs is not None):
+            loss, measured = batch_loss(self.loss, batch, self._outputs(self.policy, tries, batch.samples))
+            for name, value in measured.items():
+                sums[name] += value
             sums["loss"] += loss.item()
             num_nodes += sum(len(trie) for trie in tries)
             if loss.requires_grad:
@@ -120,7 +118,7 @@ class TorchLearner:
         grad_norm = self._step(sums["loss"])
         self.num_updates += 1
         self._version += 1
-        metrics = _means(sums) | {
+        metrics = step_means(batch, sums) | {
             "grad_norm": grad_norm,
             "learning_rate": rate,
             "unique_tokens": float(num_nodes),
@@ -145,42 +143,13 @@ class TorchLearner:
             )
         return norm
 
-    def _sample_loss(self, batch: Batch, number: int, output: SampleOutputs) -> tuple[Tensor, dict[str, float]]:
-        sample = batch.samples[number]
-        mask = torch.from_numpy(sample.loss_mask.copy()).to(self._device)
-
-        def tensor(field: Sequence[Any] | None) -> Tensor | None:
-            return None if field is None else torch.from_numpy(np.array(field[number])).to(self._device)
-
-        sampled = None if sample.sampled_logprobs is None else [None] * number + [sample.sampled_logprobs]
-        inputs = LossInputs(
-            logprobs=output.logprobs,
-            entropy=output.entropy,
-            values=output.values,
-            advantages=tensor(batch.advantages),
-            mask=mask,
-            sampled_logprobs=tensor(sampled),
-            old_logprobs=tensor(batch.old_logprobs),
-            ref_logprobs=tensor(batch.ref_logprobs),
-            old_values=tensor(batch.old_values),
-            returns=tensor(batch.returns),
-        )
-        losses, measured = self.loss(inputs)
-        weights = tensor(batch.weights)
-        loss = torch.where(mask, losses * weights, torch.zeros_like(losses)).sum()
-        measured = {**measured, "entropy": output.entropy}
-        sums = {name: float(value.detach()[mask].sum()) for name, value in measured.items()}
-        if inputs.sampled_logprobs is not None:
-            sums |= _mismatch(output.logprobs.detach(), inputs.sampled_logprobs, mask)
-        return loss, {**sums, "num_tokens": float(mask.sum())}
-
     @torch.no_grad()
     def _forward(self, samples: Sequence[TrainingSample], needs: Sequence[str]) -> dict[str, list[TokenOutputs]]:
         found: dict[str, list[TokenOutputs]] = {}
         self.policy.eval()  # no dropout: these are what the update is compared with
-        if "old" in needs or "value" in needs:
+        if {"old", "value", "score"} & {*needs}:
             own = self._all_outputs(self.policy, samples)
-            found |= {need: own for need in ("old", "value") if need in needs}
+            found |= {need: own for need in ("old", "value", "score") if need in needs}
         if "reference" in needs:
             with self.policy.reference():
                 found["reference"] = self._all_outputs(self._reference or self.policy, samples)
@@ -192,17 +161,24 @@ class TorchLearner:
             outputs |= self._outputs(policy, tries, samples)
         return [_as_numpy(outputs[number]) for number in range(len(samples))]
 
-    def _micro_batches(self, samples: Sequence[TrainingSample]) -> Iterator[list[Trie]]:
-        tries = build_tries(samples, max_nodes=self.config.micro_batch_tokens, share=self._share)
-        for numbers in plan_micro_batches([len(t) for t in tries], max_tokens=self.config.micro_batch_tokens):
-            yield [tries[n] for n in numbers]
+    def _micro_batches(self, samples: Sequence[TrainingSample], *, paired: bool = False) -> Iterator[list[Trie]]:
+        """Tries to compute together. The samples of a pair are never parted, even where they exceed the budget."""
+        budget = self.config.micro_batch_tokens
+        tries = build_tries(samples, max_nodes=sys.maxsize if paired else budget, share=self._share)
+        units: dict[int, list[Trie]] = {}
+        for number, trie in enumerate(tries):
+            units.setdefault(samples[trie.members[0]].ticket if paired else number, []).append(trie)
+        whole = list(units.values())
+        rows = max(map(len, whole), default=1)
+        for numbers in plan_micro_batches([max(map(len, u)) for u in whole], max_tokens=budget // rows):
+            yield [trie for n in numbers for trie in whole[n]]
 
     def _outputs(
         self, policy: Policy, tries: Sequence[Trie], samples: Sequence[TrainingSample]
     ) -> dict[int, SampleOutputs]:
         run = run_shared if self._share else run_apart
         with self._precision():
-            return run(policy, tries, samples, chunk_tokens=self.config.logits_chunk_tokens)
+            return run(policy, tries, samples, chunk_tokens=self.config.logits_chunk_tokens, scores=self._scores)
 
     def _precision(self) -> Any:
         if self.config.dtype == "bfloat16":
@@ -218,29 +194,14 @@ def load_learner(
     folder: Path,
     config: LearnerConfig,
     *,
-    loss: LossFn,
+    loss: LossFn | PairLossFn,
     total_updates: int,
     needs: Sequence[str] = (),
     start_version: int = 0,
 ) -> TorchLearner:
-    """A learner of the model in `folder`, with a value head when the algorithm needs `value`."""
-    policy = load_policy(folder, config, value_head="value" in needs)
+    """A learner of the model in `folder`, with a value head when `value` is needed, a reward head for `score`."""
+    policy = load_policy(folder, config, value_head="value" in needs, score_head="score" in needs)
     return TorchLearner(policy, config, loss, total_updates=total_updates, needs=needs, start_version=start_version)
-
-
-def _mismatch(logprobs: Tensor, sampled: Tensor, mask: Tensor) -> dict[str, float]:
-    """Sums over trained tokens of k3 and |d| between the learner's logprobs and the sampler's."""
-    gap = (logprobs - sampled)[mask].double()
-    return {
-        "mismatch_k3": float((torch.expm1(gap.clamp(-20, 20)) - gap).sum()),
-        "mismatch_abs": float(gap.abs().sum()),
-    }
-
-
-def _means(sums: Mapping[str, float]) -> dict[str, float]:
-    """Per-token means of what was summed over trained tokens; loss and the token count stay sums."""
-    num_tokens = max(1.0, sums.get("num_tokens", 0.0))
-    return {n: v if n in ("loss", "num_tokens") else v / num_tokens for n, v in sums.items()}
 
 
 def _as_numpy(outputs: SampleOutputs) -> TokenOutputs:

@@ -39,7 +39,12 @@ class Policy(nn.Module):
     """
 
     def __init__(
-        self, model: PreTrainedModel | PeftModel, source: Path | None, lora: LoraConfig | None, value_head: bool
+        self,
+        model: PreTrainedModel | PeftModel,
+        source: Path | None,
+        lora: LoraConfig | None,
+        value_head: bool,
+        score_head: bool = False,
     ) -> None:
         super().__init__()
         self.source = source
@@ -47,10 +52,11 @@ class Policy(nn.Module):
         self.starts_plain = lora is not None and not goes_on
         self.model: PreTrainedModel | PeftModel = model if lora is None or goes_on else _with_lora(model, lora)
         self.value_head: nn.Linear | None = None
-        if value_head:
-            self.value_head = nn.Linear(model.config.hidden_size, 1, dtype=model.dtype, device=model.device)
-            nn.init.zeros_(self.value_head.weight)
-            nn.init.zeros_(self.value_head.bias)
+        if value_head or score_head:  # a score has no bias: pairs could not teach it
+            width, bias = model.config.hidden_size, not score_head
+            self.value_head = nn.Linear(width, 1, bias=bias, dtype=model.dtype, device=model.device)
+            for parameter in self.value_head.parameters():
+                nn.init.zeros_(parameter)
 
     @property
     def plain(self) -> PreTrainedModel:
@@ -109,7 +115,7 @@ class Policy(nn.Module):
                 shutil.copy2(self.source / name, folder / name)
 
 
-def load_policy(folder: Path, config: LearnerConfig, *, value_head: bool = False) -> Policy:
+def load_policy(folder: Path, config: LearnerConfig, *, value_head: bool = False, score_head: bool = False) -> Policy:
     """The model in `folder`: float32 masters (float64 under float64), on the configured device.
 
     Its own dropout is off, else what is learned from is not the distribution that was sampled; LoRA's is as configured.
@@ -132,7 +138,7 @@ def load_policy(folder: Path, config: LearnerConfig, *, value_head: bool = False
         else:
             _check_same(model, folder, config.lora)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
-    return Policy(model.to(device), folder, config.lora, value_head)
+    return Policy(model.to(device), folder, config.lora, value_head, score_head)
 
 
 def _without_dropout(model: PreTrainedModel) -> None:
