@@ -147,7 +147,7 @@ def injection(text: str, prompt: str, allow: Iterable[str] = ()) -> str | None:
 
 
 def shown_to_judge(text: str) -> str:
-    """`text` without characters that are not seen, and with control tokens broken up: no judge may read them as such."""
+    """`text` without characters that are not seen, and with control tokens broken up, which a server might obey."""
     unseen = HIDDEN - {"Mn", "Me"}
     shown = (c for c in text if c in "\n\t" or c in JOINERS or unicodedata.category(c) not in unseen)
     return "".join(shown).replace("<|", "< |")
