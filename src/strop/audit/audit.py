@@ -1,0 +1,198 @@
+"""Auditing one domain: golds, junk, repeats and times, as far as a time budget goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from strop.audit.answers import Form, Gold, Junk, Pool, gold_candidates, junk_answers
+from strop.audit.findings import (
+    NEAR,
+    DomainAudit,
+    Finding,
+    GoldScore,
+    JunkScores,
+    brief,
+    gold_findings,
+    junk_findings,
+    junk_rows,
+    repeat_findings,
+    times_ms,
+)
+from strop.audit.probe import Probed, Prober
+from strop.core.protocols import Domain, TaskSource
+from strop.core.seeds import derive_seed
+from strop.core.types import Task
+
+POOL_TASKS = 500  # whose golds are listed, counted and swapped
+FIRST_GOLDS = 4  # tasks whose golds are scored whatever the time
+REPEATED_TASKS = 4  # whose answers are scored twice
+MAX_ERRORS = 3  # after which a domain is given up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much is tried: `bound` for junk, tasks, seconds of a domain, and the longest wait for one score."""
+
+    bound: float
+    num_tasks: int
+    seconds: float
+    max_wait_s: float
+
+
+@dataclass(kw_only=True)
+class _Tally:
+    """What was seen of a domain so far."""
+
+    golds: dict[str, tuple[Gold | None, GoldScore]] = field(default_factory=dict)
+    junk: dict[str, tuple[bool, list[float], list[float], str]] = field(default_factory=dict)
+    pairs: list[tuple[float | None, float | None, str]] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    errors: list[tuple[str, str, str]] = field(default_factory=list)  # task, answer, what went wrong
+    num_tasks: int = 0
+    form: Form | None = None
+
+    @property
+    def given_up(self) -> bool:
+        return len(self.errors) >= MAX_ERRORS
+
+
+async def audit_domain(domain: Domain, effort: Effort, source: TaskSource | None = None) -> DomainAudit:
+    """Everything that needs no model, on tasks drawn from the domain's training tasks (or `source`)."""
+    source = domain.tasks if source is None else source
+    chosen = _drawn(source, effort.num_tasks)
+    pool = Pool.of(_drawn(source, POOL_TASKS))
+    waits = tuple(replace(r, timeout_s=min(r.timeout_s, effort.max_wait_s)) for r in domain.rewards)
+    prober = Prober(replace(domain, rewards=waits))
+    ends_s = time.monotonic() + effort.seconds
+    tally = _Tally()
+    for number, task in enumerate(chosen[:FIRST_GOLDS]):
+        await _try_gold(prober, task, tally, repeat=number < REPEATED_TASKS)
+    for number, task in enumerate(chosen):
+        if tally.given_up or (number and time.monotonic() > ends_s):
+            break
+        if task.id not in tally.golds:
+            await _try_gold(prober, task, tally, repeat=False)
+        await _try_junk(prober, task, tally, pool, ends_s, repeat=number < REPEATED_TASKS)
+        tally.num_tasks += 1
+    return _judged(domain, tally, pool, effort)
+
+
+def _drawn(source: TaskSource, count: int) -> list[Task]:
+    """Tasks from all over the source: files are often sorted by kind or difficulty."""
+    places = Random(derive_seed(0, "audit", len(source))).sample(range(len(source)), min(count, len(source)))
+    return [source[place] for place in places]
+
+
+async def _try_gold(prober: Prober, task: Task, tally: _Tally, *, repeat: bool) -> None:
+    """Score what ought to be right until one does: the worked response first, then the reference in each form."""
+    if tally.given_up:
+        return
+    best: tuple[Gold, Probed] | None = None
+    worked: float | None = None
+    candidates = gold_candidates(task, tally.form)
+    for gold in candidates:
+        probed = await _score(prober, task, gold.text, tally, repeat=repeat)
+        if gold is candidates[0] and gold.text == task.data.get("response"):
+            worked = probed.value
+        if probed.error is None and (best is None or (probed.value or 0.0) > (best[1].value or 0.0)):
+            best = (gold, probed)
+        if probed.error is not None or (probed.value is not None and probed.value >= 1 - NEAR):
+            break
+    if best is None:
+        return
+    gold, probed = best
+    right = probed.value is not None and probed.value >= 1 - NEAR
+    tally.form = gold.form if right else tally.form
+    score = GoldScore(
+        task_id=task.id,
+        text=gold.text,
+        value=probed.value,
+        total=probed.total,
+        worked=worked if right and worked is not None and worked < 1 - NEAR else None,
+    )
+    tally.golds[task.id] = (gold if right else None, score)
+
+
+async def _try_junk(prober: Prober, task: Task, tally: _Tally, pool: Pool, ends_s: float, *, repeat: bool) -> None:
+    gold, score = tally.golds.get(task.id, (None, None))
+    candidates = gold_candidates(task, tally.form)
+    answers = junk_answers(task, gold or (candidates[0] if candidates else None), pool)
+    Random(task.id).shuffle(answers)  # so that a short budget sees other kinds with every task
+    for junk in answers:
+        if tally.given_up or time.monotonic() > ends_s:
+            return
+        probed = await _score(prober, task, junk.text, tally, repeat=repeat)
+        if probed.value is None:
+            continue
+        _, values, gained, _ = tally.junk.setdefault(_row(junk, gold), (junk.guess, [], [], junk.text))
+        values.append(probed.value)
+        if score is not None and score.total is not None and probed.total is not None:
+            gained.append(probed.total - score.total)
+
+
+def _row(junk: Junk, gold: Gold | None) -> str:
+    """The report's row: junk in the form of an answer stands apart from the same said bare."""
+    shaped = gold is not None and gold.form.before.strip() and junk.text.startswith(gold.form.before)
+    return f"{junk.kind}, as an answer" if shaped else junk.kind
+
+
+async def _score(prober: Prober, task: Task, text: str, tally: _Tally, *, repeat: bool) -> Probed:
+    probed = await prober(task, text)
+    tally.seconds.append(probed.seconds)
+    if probed.error is not None:
+        tally.errors.append((task.id, text, probed.error))
+    elif repeat:
+        again = await prober(task, text)
+        for first, second in zip(probed.scores, again.scores, strict=False):
+            tally.pairs.append((first, second, text))
+        if again.error is not None:
+            tally.errors.append((task.id, text, again.error))
+    return probed
+
+
+def _judged(domain: Domain, tally: _Tally, pool: Pool, effort: Effort) -> DomainAudit:
+    golds = [score for _, score in tally.golds.values()]
+    junk = [
+        JunkScores(kind=kind, guess=guess, values=tuple(values), gained=tuple(gained), example=example)
+        for kind, (guess, values, gained, example) in tally.junk.items()
+    ]
+    rows = junk_rows(junk, effort.bound, pool.majority[1])
+    findings = [*_error_findings(domain, tally, effort), *gold_findings(golds)]
+    findings += [*junk_findings(junk, rows, bool(golds)), *repeat_findings(tally.pairs)]
+    known = [gold.value for gold in golds if gold.value is not None]
+    p50_ms, max_ms = times_ms(tally.seconds)
+    return DomainAudit(
+        domain=domain.name,
+        num_tasks=tally.num_tasks,
+        num_scores=len(tally.seconds),
+        num_golds=len(golds),
+        gold_mean=sum(known) / len(known) if known else None,
+        majority=pool.majority,
+        junk=tuple(rows),
+        repeated=len(tally.pairs),
+        p50_ms=p50_ms,
+        max_ms=max_ms,
+        spread=None,
+        findings=tuple(findings),
+    )
+
+
+def _error_findings(domain: Domain, tally: _Tally, effort: Effort) -> list[Finding]:
+    """Answers that could not be scored. One that outlasted only the audit's own wait is slow, not wrong."""
+    if not tally.errors:
+        return []
+    task_id, text, said = tally.errors[0]
+    shortened = {r.name for r in domain.rewards if r.timeout_s > effort.max_wait_s}
+    late = f"no answer in {effort.max_wait_s} s"
+    slow = bool(shortened) and all(late in error for _, _, error in tally.errors)
+    given = f"the answer {brief(text)}" if text.strip() else "an empty answer"
+    line = f"{len(tally.errors)} of {len(tally.seconds)} answers have no score, first task {task_id}, {given}: {said}"
+    return [Finding(check="time" if slow else "error", verdict="warn" if slow else "fail", text=line)]
+
+
+def names_of(audits: Sequence[DomainAudit]) -> list[str]:
+    """Domains that fail."""
+    return [audit.domain for audit in audits if audit.verdict == "fail"]
