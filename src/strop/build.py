@@ -14,7 +14,7 @@ import torch
 
 from strop.algorithms.loss import Teach
 from strop.algorithms.presets import make_algorithm
-from strop.config.resolve import ENVIRONMENTS, REWARDS, TASKS, locate, make, make_callable, parameters_of
+from strop.config.resolve import ENVIRONMENTS, REWARDS, TASKS, check_takes, locate, make, make_callable, parameters_of
 from strop.config.schema import (
     PROGRAM_REWARD_TIMEOUT_S,
     REWARD_TIMEOUT_S,
@@ -148,9 +148,12 @@ def _source(component: Component, where: str, name: str, split: str) -> TaskSour
 
 def _build_reward(reward: RewardConfig, where: str, handed: Mapping[str, Any]) -> NamedReward:
     runs_programs = takes_sandbox(locate(reward.use, REWARDS, where))
+    fn = make_callable(reward, REWARDS, f"{where}, reward {reward.name!r}", **handed)
+    members = "rollouts" if reward.per == "group" else "rollout"
+    check_takes(fn, (members, "task"), f"{where}, reward {reward.name!r}")
     return NamedReward(
         name=reward.name,
-        fn=make_callable(reward, REWARDS, f"{where}, reward {reward.name!r}", **handed),
+        fn=fn,
         weight=reward.weight,
         per=reward.per,
         gate=reward.gate,

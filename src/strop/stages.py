@@ -121,6 +121,9 @@ async def _run_stages(
     transfer = build.build_domains(config, transfer=True, sandbox_of=sandbox_of)
     for domain in trained:
         build.check_disjoint(domain)
+    for stage in config.stages:
+        if stage.stage == "rl":  # what is wrong with an algorithm shows before any work
+            build.build_algorithm(stage, build.build_domains(config, stage, sandbox_of=sandbox_of))
     reports: dict[str, EvalReport] = {}
     async with build.build_engine(config, start, renderer) as engine:
         for domain in [*trained, *transfer]:

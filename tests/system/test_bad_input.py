@@ -47,6 +47,19 @@ def silent(rollout, task):
 def broken(rollout, task):
     raise KeyError("answer")
 
+def strict(rollout, task, level: int = 0):
+    return 1.0
+
+def alone(rollout):
+    return 1.0
+
+def three(rollout, task, more):
+    return 1.0
+
+class Made:
+    def __call__(self, rollout):
+        return 1.0
+
 def nothing(domain, split):
     return []
 """
@@ -152,6 +165,29 @@ OVERRIDES = [
             ["stage 'rl'", "adapter of 'sft'", f"lora.{key.split('=')[0]}"],
         )
         for key in ("rank=4", "alpha=1.0", "dropout=0.5", "target_modules=['q_proj']")
+    ),
+    ("domains.sum.tasks.params.size=1.5", ["domain 'sum'", "size must be a whole number, got 1.5"]),
+    ("domains.sum.tasks.params.size=x", ["domain 'sum'", "size must be a whole number, got 'x'"]),
+    ("domains.sum.tasks.params.size=true", ["size must be a whole number, got True"]),
+    ("domains.sum.tasks.params.seed=x", ["seed must be a whole number, got 'x'"]),
+    ("domains.sum.tasks.params.generator=3", ["generator must be text, got 3"]),
+    ("domains.sum.held_out={use='generated', params={generator='sum', size='x'}}", ["size must be a whole number"]),
+    ("domains.sum.environment={use='guess_number', params={max_guesses=[]}}", ["max_guesses must be a whole number"]),
+    ("rewards=[{name='accuracy', use='soft_overlong', params={max_tokens='x'}}]", ["max_tokens must be a"]),
+    ("rewards=[{name='accuracy', use='bad_rewards:strict', params={level='x'}}]", ["level must be a whole"]),
+    ("rewards.accuracy.use=bad_rewards:alone", ["reward 'accuracy'", "function of (rollout, task)", "too many"]),
+    ("rewards.accuracy.use=bad_rewards:three", ["reward 'accuracy'", "function of (rollout, task)", "missing"]),
+    ("rewards.accuracy.use=bad_rewards:Made", ["reward 'accuracy'", "function of (rollout, task)"]),
+    ("rewards.accuracy.use=builtins:max", ["reward 'accuracy'", "TypeError"]),
+    ("rewards.accuracy.use=builtins:int", ["reward 'accuracy'", "function of (rollout, task)", "not a callable"]),
+    ("rewards=[{name='accuracy', use='bad_rewards:alone', per='group'}]", ["function of (rollouts, task)"]),
+    *(
+        (f"stages.rl.algorithm.{key}=bad_rewards:{name}", [f"algorithm.{key}", f"function of ({arguments})"])
+        for key, name, arguments in [
+            ("loss", "three", "inputs"),
+            ("advantage", "alone", "groups, outputs, scale"),
+            ("advantage", "nan", "groups, outputs, scale"),
+        ]
     ),
     ("output=run.toml", ["run.toml", "check the path"]),
     ("output=/proc/nowhere", ["/proc/nowhere", "check the path"]),

@@ -12,7 +12,7 @@ from strop.algorithms.advantage import DomainScaled, Gae, Gdpo, Grpo, ReinforceP
 from strop.algorithms.keep import KeepAll, KeepSignal
 from strop.algorithms.kl import KlInReward
 from strop.algorithms.loss import Cispo, EntropyBonus, Gspo, Importance, KlPenalty, PpoClip, Reinforce, ValueLoss
-from strop.config.resolve import make_callable
+from strop.config.resolve import check_takes, make_callable
 from strop.config.schema import AlgorithmConfig, Component
 from strop.core.errors import ConfigError
 from strop.core.protocols import AdvantageFn, Aggregation, Algorithm, LossFn
@@ -109,10 +109,9 @@ def make_algorithm(
 
 def _advantage(config: AlgorithmConfig, name: Any) -> AdvantageFn:
     advantage: AdvantageFn
-    if not isinstance(name, str):
-        advantage = name
-    elif ":" in name:
+    if not isinstance(name, str) or ":" in name:
         advantage = make_callable(Component(use=name), {}, "algorithm.advantage")
+        check_takes(advantage, ("groups", "outputs", "scale"), "algorithm.advantage")
     else:
         advantage = _named(ADVANTAGES, name, "advantage")(config)
     return KlInReward(advantage, config.kl_coef) if config.kl_coef > 0 and config.kl_estimator == "k1" else advantage
@@ -121,10 +120,9 @@ def _advantage(config: AlgorithmConfig, name: Any) -> AdvantageFn:
 def _loss(config: AlgorithmConfig, preset: Preset, importance: str, uses_values: bool) -> LossFn:
     chosen = config.loss if config.loss is not None else preset.loss
     loss: LossFn
-    if not isinstance(chosen, str):
-        loss = chosen
-    elif ":" in chosen:
+    if not isinstance(chosen, str) or ":" in chosen:
         loss = make_callable(Component(use=chosen), {}, "algorithm.loss")
+        check_takes(loss, ("inputs",), "algorithm.loss")
     else:
         make_loss = _named(LOSSES, chosen, "loss")
         low, high = CLIPS.get(chosen, (0.0, 0.0))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from strop.config.schema import Component
 from strop.core.errors import ConfigError, describe_error
@@ -41,6 +43,14 @@ REWARDS: Mapping[str, str] = {
     "code": "strop.rewards.code:CodeReward",
     "has_code": "strop.rewards.code:HasCode",
     "function_call": "strop.rewards.function_call:FunctionCallReward",
+}
+
+PLAIN: Mapping[Any, tuple[type, str]] = {
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    str: (str, "text"),
+    bool: (bool, "true or false"),
+    NoneType: (NoneType, "none"),
 }
 
 
@@ -84,22 +94,32 @@ def make_callable(component: Component, builtin: Mapping[str, str], where: str, 
         return made
     if not callable(target):
         raise ConfigError(f"{where}: {component.use!r} is {type(target).__name__}, not a function or class")
-    _check_names(target, component.params, where)
+    _check_params(target, component.params, where)
     accepted = parameters_of(target)
-    given = {k: v for k, v in context.items() if k in accepted}
-    bound: Callable[..., Any] = partial(target, **{**given, **component.params})
+    given = {k: v for k, v in context.items() if k in accepted} | component.params
+    bound: Callable[..., Any] = partial(target, **given) if given else target
     return bound
 
 
 def parameters_of(target: Callable[..., Any]) -> tuple[str, ...]:
-    return tuple(inspect.signature(target).parameters)
+    return tuple(_signature(target).parameters)
+
+
+def check_takes(fn: Callable[..., Any], arguments: Sequence[str], where: str) -> None:
+    """ConfigError when `fn` cannot be called with so many arguments."""
+    try:
+        _signature(fn).bind(*arguments)
+    except TypeError as error:
+        raise ConfigError(
+            f"{where}: must be a function of ({', '.join(arguments)}), but calling it: {error}"
+        ) from error
 
 
 def call(target: Callable[..., Any], params: Mapping[str, Any], where: str) -> Any:
-    """`target(**params)`, with unknown or missing parameters named in one line."""
-    _check_names(target, params, where)
+    """`target(**params)`, with unknown, missing or mistyped parameters named in one line."""
+    _check_params(target, params, where)
     try:
-        inspect.signature(target).bind(**params)
+        _signature(target).bind(**params)
     except TypeError as error:
         raise ConfigError(f"{where}: {error}") from error
     try:
@@ -108,11 +128,41 @@ def call(target: Callable[..., Any], params: Mapping[str, Any], where: str) -> A
         raise ConfigError(f"{where}: {error}") from error
 
 
-def _check_names(target: Callable[..., Any], params: Mapping[str, Any], where: str) -> None:
-    known = parameters_of(target)
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(target).parameters.values())
+def _signature(target: Callable[..., Any]) -> inspect.Signature:
+    """With annotations as types, where they can be had; that of `f(*args, **kwargs)` where the target tells none."""
+    try:
+        return inspect.signature(target, eval_str=True)
+    except (NameError, AttributeError, TypeError, SyntaxError):  # names that only a type checker imports
+        return inspect.signature(target)
+    except ValueError:
+        return inspect.signature(lambda *args, **kwargs: None)
+
+
+def _check_params(target: Callable[..., Any], params: Mapping[str, Any], where: str) -> None:
+    known = _signature(target).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in known.values())
     unknown = [name for name in params if name not in known]
     if unknown and not takes_any:
         near = get_close_matches(unknown[0], known, 1, 0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known) or 'none'}"
         raise ConfigError(f"{where}: unknown parameter {unknown[0]!r}; {hint}")
+    for name, value in params.items():
+        wanted = _plain_types(known[name].annotation) if name in known else ()
+        if wanted and not any(_is_a(value, kind) for kind in wanted):
+            raise ConfigError(f"{where}: {name} must be {' or '.join(map(_said, wanted))}, got {value!r}")
+
+
+def _plain_types(annotation: Any) -> tuple[Any, ...]:
+    """The plain types and literals that an annotation asks for; none where it asks for anything else too."""
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    return kinds if all(get_origin(kind) is Literal or kind in PLAIN for kind in kinds) else ()
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    return isinstance(value, PLAIN[kind][0]) and (kind is bool or not isinstance(value, bool))
+
+
+def _said(kind: Any) -> str:
+    return " or ".join(map(repr, get_args(kind))) if get_origin(kind) is Literal else PLAIN[kind][1]
