@@ -113,11 +113,11 @@ class SamplingConfig(Section):
 
 
 REWARD_TIMEOUT_S = 30.0
-PROGRAM_REWARD_TIMEOUT_S = 1800.0  # a net under the sandbox's own limits: a slow program must meet those, and score 0
+SLOW_REWARD_TIMEOUT_S = 1800.0  # a net under the limits of a sandbox, where a slow program scores 0, or of a judge
 
 
 class RewardConfig(Component):
-    """`timeout_s` is 30, or 1800 where the reward runs programs in the sandbox, which has limits of its own."""
+    """`timeout_s` is 30, or 1800 where the reward runs programs in the sandbox or asks a judge: they have their own."""
 
     name: str = Field(min_length=1)
     weight: float = 1.0
@@ -236,14 +236,31 @@ class EvaluationConfig(Section):
         return ks
 
 
+class AuditConfig(Section):
+    """What domains are asked before they are trained on; see docs/audit.md.
+
+    Junk may earn `bound` on average. `accept` names domains to train on though they fail. `strop train` spends
+    `budget_s` on all domains together, `strop audit` up to `domain_s` on each; both look at up to `num_tasks` tasks.
+    """
+
+    bound: float = Field(0.2, ge=0, le=1)
+    accept: tuple[str, ...] = ()
+    num_tasks: int = Field(64, gt=0)
+    budget_s: float = Field(5.0, gt=0)
+    domain_s: float = Field(60.0, gt=0)
+
+
 class SaveConfig(Section):
     every_steps: int = Field(0, ge=0)
     keep: int = Field(2, gt=0)
 
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {  # stage kinds that heed a key; a key that is not here all heed
-    "batch_size": ("sft",),
-    "data": ("sft",),
+    "batch_size": ("sft", "reward_model", "preference"),
+    "data": ("sft", "reward_model", "preference"),
+    "domains": ("sft", "rl"),
+    "reward_model": ("reward_model",),
+    "preference": ("preference",),
     "algorithm": ("rl",),
     "sampling": ("rl",),
     "groups_per_step": ("rl",),
@@ -255,10 +272,30 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {  # stage kinds that heed a key; a key
 }
 
 
-class StageConfig(Section):
-    """One stage of a run. Sections given here replace those of the run for this stage."""
+class RewardModelConfig(Section):
+    """How a reward model is trained on pairs: `centre_coef` times (s_chosen + s_rejected)^2 keeps scores near zero."""
 
-    stage: Literal["sft", "rl"]
+    centre_coef: float = Field(0.01, ge=0)
+
+
+class PreferenceConfig(Section):
+    """DPO. `label_smoothing` is the share of pairs taken to be labelled wrongly; `length_normalised` takes the mean per
+    token instead of the sum, with a larger `beta`; `nll_coef` also teaches the chosen answers.
+    """
+
+    beta: float = Field(0.1, gt=0)
+    label_smoothing: float = Field(0.0, ge=0, lt=0.5)
+    length_normalised: bool = False
+    nll_coef: float = Field(0.0, ge=0)
+
+
+class StageConfig(Section):
+    """One stage of a run. Sections given here replace those of the run for this stage.
+
+    `data` and `batch_size` of reward_model and preference stages are of pairs; see docs/reward-models.md.
+    """
+
+    stage: Literal["sft", "rl", "reward_model", "preference"]
     name: str | None = None
     steps: int = Field(gt=0)
     learner: LearnerConfig | None = None
@@ -273,6 +310,8 @@ class StageConfig(Section):
     batch_size: int = Field(32, gt=0)
     data: Component | None = None
     domains: tuple[str, ...] | None = None
+    reward_model: RewardModelConfig = RewardModelConfig()
+    preference: PreferenceConfig = PreferenceConfig()
     save: SaveConfig = SaveConfig()
 
     @property
@@ -286,6 +325,8 @@ class StageConfig(Section):
                 raise ValueError(
                     f"{key!r} is a key of {' and '.join(kinds)} stages, which stage {self.title!r} is not: remove it"
                 )
+        if self.stage in ("reward_model", "preference") and self.data is None:
+            raise ValueError(f'stage {self.title!r} needs pairs: give it data = {{ use = "pairs", ... }}')
         return self
 
     @field_validator("name")
@@ -311,6 +352,7 @@ class RunConfig(Section):
     domains: tuple[DomainConfig, ...] = Field(min_length=1)
     sandbox: SandboxConfig = SandboxConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    audit: AuditConfig = AuditConfig()
     stages: tuple[StageConfig, ...] = Field(min_length=1)
 
     _possible_gates = field_validator("rewards")(possible_gates)
@@ -329,12 +371,23 @@ class RunConfig(Section):
             twice = sorted({n for n in names if names.count(n) > 1})
             if twice:
                 raise ValueError(f"two {kind}s are named {twice[0]!r}: give each its own name")
+        unknown = sorted(set(self.audit.accept) - {d.name for d in self.domains})
+        if unknown:
+            raise ValueError(f"audit.accept: no domain is named {unknown[0]!r}")
         return self
 
     @model_validator(mode="after")
     def _one_adapter(self) -> RunConfig:
-        """A stage under LoRA that follows another goes on with its adapter, which has the shape it has."""
-        for before, after in pairwise(self.stages):
+        """A stage under LoRA that follows another goes on with its adapter, which has the shape it has.
+
+        Nothing follows a reward model: the stage after it starts from the policy before it.
+        """
+        policies = [stage for stage in self.stages if stage.stage != "reward_model"]
+        followed = [*pairwise(policies)]
+        for number, stage in enumerate(self.stages):
+            if stage.stage == "reward_model":
+                followed += [(s, stage) for s in self.stages[:number] if s.stage != "reward_model"][-1:]
+        for before, after in followed:
             held, wanted = ((stage.learner or self.learner).lora for stage in (before, after))
             if held is None or wanted is None or held == wanted:
                 continue

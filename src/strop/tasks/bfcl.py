@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -73,7 +74,30 @@ def task_of_row(row: Mapping[str, Any], answers: Mapping[str, Any], domain: str,
             for f in row["function"]
         ),
         reference={"calls": calls},
+        data={"response": worked_response(wanted)},
     )
+
+
+def worked_response(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    """The calls as an answer says them, each parameter with the first of its acceptable values; words for no call."""
+    said = [json.dumps({"name": name, "arguments": _first_values(arguments)}) for name, arguments in calls]
+    return "\n".join(f"<tool_call>{call}</tool_call>" for call in said) or "None of these functions fits."
+
+
+def _first_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """An object lists the acceptable values of its fields again; "" says that a parameter may be left out."""
+    found = {}
+    for name, values in arguments.items():
+        given = [value for value in values if value != ""]
+        if given:
+            found[name] = _first(given[0])
+    return found
+
+
+def _first(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _first_values(value)
+    return [_first(entry) for entry in value] if isinstance(value, list) else value
 
 
 def json_schema(value: Any) -> Any:

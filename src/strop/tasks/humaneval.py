@@ -56,11 +56,16 @@ class HumanEval:
             domain=self.domain,
             prompt=(Message(role="user", content=content),),
             reference=problem_to_json(problem),
+            data={"reference_solution": _solution(row)},
         )
 
     def canonical_solutions(self) -> list[str]:
         """The published solution of each problem, as a whole program, in the order of the tasks."""
-        return [row["prompt"] + row["canonical_solution"] for row in self._rows]
+        return [_solution(row) for row in self._rows]
+
+
+def _solution(row: Mapping[str, Any]) -> str:
+    return str(row["prompt"] + row["canonical_solution"])
 
 
 def asserts_of(prompt: str, test: str, entry_point: str) -> str:
