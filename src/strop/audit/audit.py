@@ -62,8 +62,8 @@ class _Tally:
 async def audit_domain(domain: Domain, effort: Effort, source: TaskSource | None = None) -> DomainAudit:
     """Everything that needs no model, on tasks drawn from the domain's training tasks (or `source`)."""
     source = domain.tasks if source is None else source
-    chosen = _drawn(source, effort.num_tasks)
-    pool = Pool.of(_drawn(source, POOL_TASKS))
+    chosen = drawn(source, effort.num_tasks)
+    pool = Pool.of(drawn(source, POOL_TASKS))
     waits = tuple(replace(r, timeout_s=min(r.timeout_s, effort.max_wait_s)) for r in domain.rewards)
     prober = Prober(replace(domain, rewards=waits))
     ends_s = time.monotonic() + effort.seconds
@@ -80,7 +80,7 @@ async def audit_domain(domain: Domain, effort: Effort, source: TaskSource | None
     return _judged(domain, tally, pool, effort)
 
 
-def _drawn(source: TaskSource, count: int) -> list[Task]:
+def drawn(source: TaskSource, count: int) -> list[Task]:
     """Tasks from all over the source: files are often sorted by kind or difficulty."""
     places = Random(derive_seed(0, "audit", len(source))).sample(range(len(source)), min(count, len(source)))
     return [source[place] for place in places]
