@@ -16,8 +16,8 @@ from strop.algorithms.loss import Teach
 from strop.algorithms.presets import make_algorithm
 from strop.config.resolve import ENVIRONMENTS, REWARDS, TASKS, check_takes, locate, make, make_callable, parameters_of
 from strop.config.schema import (
-    PROGRAM_REWARD_TIMEOUT_S,
     REWARD_TIMEOUT_S,
+    SLOW_REWARD_TIMEOUT_S,
     AlgorithmConfig,
     Component,
     DomainConfig,
@@ -90,6 +90,11 @@ def takes_sandbox(part: Any) -> bool:
     return callable(part) and not {"sandbox", "grader"}.isdisjoint(parameters_of(part))
 
 
+def takes_endpoint(part: Any) -> bool:
+    """Whether the part asks a server, with time-outs and retries of its own."""
+    return callable(part) and "endpoint" in parameters_of(part)
+
+
 @contextlib.asynccontextmanager
 async def open_sandbox_for(config: RunConfig) -> AsyncIterator[tuple[RunConfig, SandboxOf | None]]:
     """The sandbox of a run, where a domain needs one, and the run without the optional domains that cannot have it."""
@@ -147,7 +152,8 @@ def _source(component: Component, where: str, name: str, split: str) -> TaskSour
 
 
 def _build_reward(reward: RewardConfig, where: str, handed: Mapping[str, Any]) -> NamedReward:
-    runs_programs = takes_sandbox(locate(reward.use, REWARDS, where))
+    target = locate(reward.use, REWARDS, where)
+    has_own_limits = takes_sandbox(target) or takes_endpoint(target)
     fn = make_callable(reward, REWARDS, f"{where}, reward {reward.name!r}", **handed)
     members = "rollouts" if reward.per == "group" else "rollout"
     check_takes(fn, (members, "task"), f"{where}, reward {reward.name!r}")
@@ -157,7 +163,7 @@ def _build_reward(reward: RewardConfig, where: str, handed: Mapping[str, Any]) -
         weight=reward.weight,
         per=reward.per,
         gate=reward.gate,
-        timeout_s=reward.timeout_s or (PROGRAM_REWARD_TIMEOUT_S if runs_programs else REWARD_TIMEOUT_S),
+        timeout_s=reward.timeout_s or (SLOW_REWARD_TIMEOUT_S if has_own_limits else REWARD_TIMEOUT_S),
     )
 
 

@@ -43,6 +43,8 @@ REWARDS: Mapping[str, str] = {
     "code": "strop.rewards.code:CodeReward",
     "has_code": "strop.rewards.code:HasCode",
     "function_call": "strop.rewards.function_call:FunctionCallReward",
+    "judge": "strop.rewards.judge:JudgeReward",
+    "pairwise_judge": "strop.rewards.judge:PairwiseJudge",
 }
 
 PLAIN: Mapping[Any, tuple[type, str]] = {
