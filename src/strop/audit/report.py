@@ -11,23 +11,14 @@ from rich.table import Table
 
 from strop.audit.findings import DomainAudit, brief
 
+HEADINGS = ("domain", "tasks", "gold", "majority", "worst junk", "its score", "repeatable", "ms a score", "verdict")
 COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 
 
 def audit_table(audits: Sequence[DomainAudit], accepted: Sequence[str]) -> Table:
     """A row per domain."""
     table = Table(title="audit of the rewards")
-    for heading in (
-        "domain",
-        "tasks",
-        "gold",
-        "majority",
-        "worst junk",
-        "its score",
-        "repeatable",
-        "ms a score",
-        "verdict",
-    ):
+    for heading in HEADINGS:
         table.add_column(heading, justify="left" if heading in ("domain", "worst junk", "verdict") else "right")
     for audit in audits:
         worst = audit.worst
@@ -63,9 +54,7 @@ def print_audits(console: Console, audits: Sequence[DomainAudit], accepted: Sequ
         spread = audit.spread
         if spread is None:
             continue
-        console.rule(
-            f"{escape(audit.domain)}: no gold answers, {spread.num_samples} samples of {spread.num_tasks} tasks"
-        )
+        console.rule(f"{escape(audit.domain)}: {spread.num_samples} samples of each of {spread.num_tasks} tasks")
         console.print(
             f"mean {spread.mean:.3g}, standard deviation {spread.deviation:.3g}, "
             f"{100 * spread.constant_share:.0f}% of the tasks have samples that all score the same"

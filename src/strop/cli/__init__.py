@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import typer
 
+from strop.cli.audit import audit
 from strop.cli.compare import compare
 from strop.cli.evaluate import evaluate
 from strop.cli.export import export
@@ -23,6 +24,7 @@ ABOUT = "Post-training reinforcement learning for language models: SFT, joint RL
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=ABOUT)
 app.command()(train)
 app.command("eval")(evaluate)
+app.command()(audit)
 app.command()(compare)
 app.command()(rollouts)
 app.command()(export)

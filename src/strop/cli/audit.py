@@ -29,7 +29,7 @@ def audit(
     samples: Annotated[int, typer.Option(min=0, help="of the model, where a domain has no gold answers; 0: none")] = 8,
     json: Annotated[bool, typer.Option("--json", help="print all that was found as JSON")] = False,
 ) -> None:
-    """Give each domain of RECIPE right answers and junk, and say what its reward paid. Ends with code 2 on a failure."""
+    """Give each domain of RECIPE right answers and junk, and say what its reward paid. Code 2: one fails."""
     config = load_recipe(recipe, overrides or ())
     audits = asyncio.run(_audit(config, domain or (), samples))
     if json:
