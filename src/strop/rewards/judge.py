@@ -44,9 +44,9 @@ class JudgeReward(Judge):
             raise ConfigError(f"rubric: {error}") from error
         super().__post_init__()
 
-    def decides(self) -> JSON:
+    def decides(self) -> list[Any]:
         items = [[item.name, item.text, item.weight] for item in self._items]
-        return [super().decides(), items, self.scale]
+        return [*super().decides(), items, self.scale]
 
     async def __call__(self, rollout: Rollout, task: Task) -> Score:
         reason = self.unasked(task.prompt, _texts(rollout))
@@ -94,8 +94,8 @@ class PairwiseJudge(Judge):
             raise ConfigError(f"max_opponents must be at least 1, got {self.max_opponents!r}")
         super().__post_init__()
 
-    def decides(self) -> JSON:
-        return [super().decides(), self.criterion, self.max_opponents]
+    def decides(self) -> list[Any]:
+        return [*super().decides(), self.criterion, self.max_opponents]
 
     async def __call__(self, rollouts: Sequence[Rollout], task: Task) -> list[Score]:
         if isinstance(rollouts, Rollout):
@@ -105,10 +105,10 @@ class PairwiseJudge(Judge):
             return [alone] * len(rollouts)
         reasons = [self.unasked(task.prompt, _texts(rollout)) for rollout in rollouts]
         playing = [number for number, reason in enumerate(reasons) if reason is None]
-        settings = [setting_of(task, r.turns, show_reference=self.show_reference) for r in rollouts]
-        answers = [visible(rollout.text) for rollout in rollouts]
+        setting = setting_of(task, show_reference=self.show_reference)
+        answers = [_with_earlier_turns(rollout, task) for rollout in rollouts]
         pairs = [(playing[i], playing[j]) for i, j in pairs_of(len(playing), self.max_opponents)]
-        matches = await asyncio.gather(*(self._meet(settings, answers, i, j) for i, j in pairs))
+        matches = await asyncio.gather(*(self.compare(setting, answers, i, j) for i, j in pairs))
         num_beaten = len(rollouts) - len(playing)
         return [
             self._standing(number, matches, num_beaten, len(playing) - 1)
@@ -117,32 +117,24 @@ class PairwiseJudge(Judge):
             for number, reason in enumerate(reasons)
         ]
 
-    async def _meet(self, settings: Sequence[Setting], answers: Sequence[str], first: int, second: int) -> Match:
-        """Where the turns before the answers differ, each answer is shown with its own."""
-        if settings[first] == settings[second]:
-            return await self.compare(settings[first], answers, first, second)
-        shared, *longer = Setting(conversation=_shared(settings[first], settings[second])), answers
-        shown = {n: _with_turns(settings[n], len(shared.conversation), answers[n]) for n in (first, second)}
-        shared = Setting(conversation=shared.conversation, reference=settings[first].reference)
-        return await self.compare(shared, [shown.get(n, text) for n, text in enumerate(longer)], first, second)
-
     async def compare(self, setting: Setting, answers: Sequence[str], first: int, second: int) -> Match:
         """The better of two of the `answers`, asked in both orders."""
         one, other = answers[first], answers[second]
         if one == other:
             return Match(first=first, second=second, winner="tie", detail="equal")
-        forms = [
-            PairForm(setting=setting, first=a, second=b, criterion=self.criterion)
-            for a, b in ((one, other), (other, one))
-        ]
         try:
-            verdicts = [await self.ask(form) for form in forms]
-        except AnswerAtFault as fault:
-            at_fault: Mapping[tuple[int, ...], Winner] = {(0,): "second", (1,): "first"}
-            return Match(first=first, second=second, winner=at_fault.get(fault.numbers, "tie"), detail=str(fault))
+            winners = await asyncio.gather(self._better(setting, one, other), self._better(setting, other, one))
         except InfraError as error:
             return Match(first=first, second=second, winner=None, detail=str(error))
-        return Match(first=first, second=second, winner=agreed(verdicts[0]["winner"], verdicts[1]["winner"]))
+        return Match(first=first, second=second, winner=agreed(*winners))
+
+    async def _better(self, setting: Setting, one: str, other: str) -> Winner:
+        try:
+            verdict = await self.ask(PairForm(setting=setting, first=one, second=other, criterion=self.criterion))
+        except AnswerAtFault as fault:
+            return "tie" if len(fault.numbers) == 2 else "second" if fault.numbers == (0,) else "first"
+        winner: Winner = verdict["winner"]
+        return winner
 
     def _standing(self, number: int, matches: Sequence[Match], num_beaten: int, num_rivals: int) -> Score:
         """The win rate of one answer: over its known matches for its rivals, and 1 over those beaten unasked."""
@@ -214,11 +206,9 @@ def _points(match: Match, number: int) -> float:
     return float((match.winner == "first") == (match.first == number))
 
 
-def _shared(one: Setting, other: Setting) -> tuple[tuple[str, str], ...]:
-    pairs = zip(one.conversation, other.conversation, strict=False)
-    return tuple(a for a, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-def _with_turns(setting: Setting, start: int, answer: str) -> str:
-    earlier = [f"{role}: {text}" for role, text in setting.conversation[start:]]
-    return "\n\n".join([*earlier, f"assistant: {answer}"]) if earlier else answer
+def _with_earlier_turns(rollout: Rollout, task: Task) -> str:
+    """The last answer, after what the policy and its environment said before it, which differs within a group."""
+    earlier = setting_of(task, rollout.turns).conversation[len(task.prompt) :]
+    answer = visible(rollout.text)
+    said = [f"{role}: {text}" for role, text in earlier]
+    return "\n\n".join([*said, f"assistant: {answer}"]) if said else answer

@@ -141,9 +141,7 @@ class ChatClient:
         if response.status_code in CONTENT:
             raise RequestRefused(f"the judge at {self.url} refused: {_said(response)}")
         if response.status_code != 200:
-            raise RewardError(
-                f"the judge at {self.url} cannot be used: {_said(response)}; mend endpoint, model or key_env"
-            )
+            raise RewardError(f"the judge at {self.url} answers {_said(response)}: mend its endpoint, model or key_env")
         return self._text(response)
 
     def _text(self, response: httpx2.Response) -> str:

@@ -55,12 +55,8 @@ async def label_pairs(
     for number, texts in enumerate(completions, start=1):
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             raise DataError(f"prompt {number}: its completions must be a list of texts")
-    labelled = await asyncio.gather(
-        *(
-            _of_one(judge, said, texts, known[n])
-            for n, (said, texts) in enumerate(zip(messages, completions, strict=True))
-        )
-    )
+    asked = zip(messages, completions, known, strict=True)
+    labelled = await asyncio.gather(*(_of_one(judge, said, texts, reference) for said, texts, reference in asked))
     rows, num_ties, num_unknown = [], 0, 0
     for prompt, texts, outcomes in zip(prompts, completions, labelled, strict=True):
         for first, second, winner in outcomes:
