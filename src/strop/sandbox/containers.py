@@ -49,7 +49,7 @@ class Runtime:
 
 @dataclass(eq=False)
 class Line:
-    """The way into one container. `peer` is that of the other job of a pair, `ready` once its channel can be written."""
+    """The way into one container. `peer` is the other job's of a pair, `ready` once its channel can be written."""
 
     peer: Line | None = None
     writer: asyncio.StreamWriter | None = None

@@ -18,6 +18,7 @@ from typing import Any
 
 from strop.core.errors import InfraError
 from strop.core.programs import Tier
+from strop.sandbox.inside.trees import clear
 
 LAUNCHER = Path(__file__).parent / "inside" / "launcher.py"
 START_TIMEOUT_S = 30.0
@@ -129,6 +130,8 @@ class Zygotes:
         The caller gives the slot back, except after cancellation, where it frees itself once the job is dead.
         """
         assert self.loop is not None
+        if not slot.alive:  # it ended between being handed over and being used
+            raise SlotLost("a zygote of the sandbox is gone")
         future = slot.waiting = self.loop.create_future()
         try:
             socket.send_fds(slot.control, [json.dumps(task).encode()], list(descriptors))
@@ -234,6 +237,9 @@ class Zygotes:
             self.process.kill()
             self.process.communicate()
         if self.folder is not None:
+            for box in Path(self.folder.name).iterdir():
+                box.chmod(0o700)
+                clear(str(box))
             self.folder.cleanup()
 
 
@@ -243,7 +249,7 @@ def base_interpreter() -> str:
 
 
 def interpreter_for(tier: Tier) -> str:
-    """Where root asks for a lesser tier, its processes are of another user, who may not reach root's own interpreter."""
+    """Where root asks for a lesser tier, its processes are of another user, who may not reach root's interpreter."""
     own = base_interpreter()
     if os.geteuid() != 0 or tier in ("full", "unsafe"):
         return own

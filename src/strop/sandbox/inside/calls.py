@@ -6,19 +6,18 @@ only: whether it is right is decided elsewhere.
 """
 
 import contextlib
-import ctypes
 import gc
 import os
 import struct
 import sys
 
+import kernel
 import plain
 from loading import describe, load, show
 
 LOAD = 0xFFFFFFFF
 _ANSWERED = 77  # exit status of a child that wrote its frame, so that os._exit(0) in a call is told apart
 _HEADER = struct.Struct("<II")
-_libc = ctypes.PyDLL(None, use_errno=True)
 
 
 def run(job, code, fds):
@@ -46,16 +45,8 @@ def run(job, code, fds):
 
 
 def _fork():
-    """Python's own fork makes new locks and seeds for each child, a third of what a call costs.
-
-    With one thread no lock can be held elsewhere, and each call may see the random state that the loading left.
-    """
-    if len(sys._current_frames()) > 1:
-        return os.fork()
-    pid = _libc.fork()
-    if pid < 0:
-        raise OSError(ctypes.get_errno(), "fork")
-    return pid
+    """Each call may see the random state that the loading left. With one thread, no lock can be held elsewhere."""
+    return kernel.fork() if len(sys._current_frames()) == 1 else os.fork()
 
 
 def _answer(fd, index, get_function, args, kwargs):

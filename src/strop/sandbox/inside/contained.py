@@ -9,8 +9,8 @@ import contextlib
 import json
 import os
 import select
-import signal
 import shutil
+import signal
 import socket
 import stat
 import struct
@@ -152,7 +152,8 @@ class Child:
             kernel.drop_capabilities()
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
             kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-            status = job_process.start(report, self.job, self.files, SETTINGS | {"filter": self.filter})
+            job_process.enter(SETTINGS | {"filter": self.filter})
+            status = job_process.start(report, self.job, self.files, SETTINGS)
         except BaseException as error:
             status = job_process.failed(report, error)
         os._exit(status)

@@ -6,11 +6,12 @@ what the zygote sees from outside counts.
 
 import json
 import os
+import random
 import resource
 import signal
 import socket
+import sys
 
-import filters
 import kernel
 import landlock
 import modes
@@ -20,6 +21,20 @@ MEGABYTE = 1 << 20
 ADDRESS_SPACE_SLACK = 512 * MEGABYTE  # reserved, never used, by thread stacks and allocators
 FAILED = 125
 OWN_PROC = ("fd", "stat", "statm", "status", "maps", "limits")  # what a job sees of a /proc that is not its own
+WARM_SOURCE = """
+import sys
+def warm(x):
+    try:
+        return [f"{i}" for i in range(x)] + sorted({x: "a".split()})
+    except ValueError:
+        pass
+class Warm:
+    def warm(self, *args):
+        return len(args) and warm(2)
+if __name__ == "warm":
+    Warm().warm(1)
+"""
+WARM_JOB = '{"mode": "main", "calls": 0, "answers": false, "files": [["a", 1]], "limits": {"cpu": 1.5, "wall": 4.5}}'
 PYTHON_MODES = ("main", "calls", "solution", "tester", "same_process")
 
 
@@ -33,15 +48,20 @@ def prepare(report, stdio, settings, disk_bytes):
         os.closerange(4, 1 << 20)
         report = socket.socket(fileno=3)
         os.setsid()
-        work = _own_place(settings, disk_bytes)
+        places = _own_place(settings, disk_bytes)
         _lock(settings)
-        socket.send_fds(report, [b"%.9f" % _cpu()], [work])
-        os.close(work)
+        enter(settings)
+        _draw_seeds()
+        _warm_up()
+        socket.send_fds(report, [b"%.9f" % _cpu()], places)
+        for place in places:
+            os.close(place)
         message, descriptors, _, _ = socket.recv_fds(report, 1 << 17, 16)
         if not message:
             os._exit(0)
         job = json.loads(message)
-        status = start(report, job, dict(zip(job["fds"], descriptors, strict=True)), settings)
+        names = [*job["fds"], *(["answers"] if job["answers"] else ())]
+        status = start(report, job, dict(zip(names, descriptors, strict=True)), settings)
     except BaseException as error:
         status = failed(report, error)
     os._exit(status)
@@ -62,15 +82,22 @@ def failed(report, error):
 
 
 def _own_place(settings, disk_bytes):
+    """Descriptors for the zygote: the working folder, to fetch files from, and the mount namespace.
+
+    While the zygote holds the namespace, the job's end does not wait for its unmounting.
+    """
     if settings["proc"]:
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # the zygote is not, and then /proc/self would belong to no one here
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")  # where memory runs out, the job goes first
     if not settings["namespaces"]:
-        return rootfs.fill_box(settings["box"], -1)
+        return [rootfs.fill_box(settings["box"], -1)]
     kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC)
     rootfs.mount_box(disk_bytes)
-    return rootfs.fill_box(rootfs.BOX, settings["uid"])
+    places = [rootfs.fill_box(rootfs.BOX, settings["uid"])]
+    if settings["proc"]:
+        places.append(os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
+    return places
 
 
 def _lock(settings):
@@ -100,11 +127,32 @@ def _file_rules(settings):
     return rules
 
 
+def enter(settings):
+    """Into the working folder and behind the filter of system calls, which allows all that is done from here on."""
+    work = settings["box"] + "/work"
+    os.chdir(work)
+    os.environ["HOME"], os.environ["TMPDIR"] = work, settings["tmp"]
+    if settings["filter"]:
+        kernel.install_filter(settings["filter"])
+
+
+def _warm_up():
+    """Do once what every Python job does: a page of a fork is copied when it is first used, and now nobody waits."""
+    exec(compile(WARM_SOURCE, "warm", "exec"), {"__name__": "warm"})
+    json.loads(WARM_JOB)
+
+
+def _draw_seeds():
+    """Random numbers of its own for this job: modules were seeded before the fork."""
+    random.seed()
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None:
+        numpy.seed()
+
+
 def start(report, job, fds, settings):
     """Take on limits and files, then run the program; `fds` are descriptors by name, `report` is descriptor 3."""
     os.dup2(fds.pop("stdin"), 0)
-    work = settings["box"] + "/work"
-    os.chdir(work)
     _set_limits(job, settings)
     _write_files(job, fds)
     source = _read(fds.pop("source"))
@@ -115,12 +163,9 @@ def start(report, job, fds, settings):
     for descriptor in fds.values():
         os.set_inheritable(descriptor, False)
     _close_others(3, *fds.values())
-    os.environ["HOME"], os.environ["TMPDIR"] = work, settings["tmp"]
-    if settings["filter"]:
-        kernel.install_filter(settings["filter"])
     report.send(b"running")
     if job["mode"] in PYTHON_MODES:
-        code = _compiled(report, source, f"{work}/{job['filename']}")
+        code = _compiled(report, source, f"{settings['box']}/work/{job['filename']}")
         report.close()
         if code is None:
             return 1

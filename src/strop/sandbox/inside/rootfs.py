@@ -15,7 +15,7 @@ STAGE = "/sys"  # where the new root is put together: it exists everywhere, and 
 
 
 def build(prefixes):
-    """Replace this mount namespace's root. `prefixes` are folders of the host to show, beside /usr; needs CAP_SYS_ADMIN.
+    """Replace this mount namespace's root. `prefixes` are folders of the host to show beside /usr. CAP_SYS_ADMIN.
 
     Links of the host's root (such as /lib to usr/lib) are kept, so that both layouts of distributions work.
     """

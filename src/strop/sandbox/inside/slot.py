@@ -16,11 +16,13 @@ import time
 import job as job_process
 import kernel
 import meters
+import trees
 
 TICK_S = 0.02
 KILL_WAIT_S = 5.0
 PIPE_CHUNK = 1 << 20
 FRAME = struct.Struct("<II")
+CANCEL = b"cancel"
 STREAMS = ("stdout", "stderr", "answers")
 
 
@@ -48,8 +50,10 @@ class Slot:
             message, fds, _, _ = socket.recv_fds(self.control, 1 << 17, 16)
             if not message:
                 break
-            task = json.loads(message)
-            self.control.send(json.dumps(self._run(task, fds)).encode())
+            if message == CANCEL:
+                continue  # it crossed the answer to its job
+            self.control.send(json.dumps(self._run(message, fds)).encode())
+            self._forget()
             served += 1
             if served < self.settings["max_jobs"]:
                 self._fork(self.settings["disk_bytes"])
@@ -61,25 +65,26 @@ class Slot:
         outputs = [os.pipe(), os.pipe()]
         for _, write in outputs:
             os.fchmod(write, 0o666)  # so that a program of another user can open /dev/stdout
-        pid = os.fork()
+        pid = kernel.fork()
         if pid == 0:
             null = os.open("/dev/null", os.O_RDONLY)
             job_process.prepare(theirs, [null, *(write for _, write in outputs)], self.settings, disk_bytes)
         theirs.close()
         for _, write in outputs:
             os.close(write)
-        message, fds, _, _ = socket.recv_fds(ours, 4096, 1)
+        message, fds, _, _ = socket.recv_fds(ours, 4096, 2)
         if not fds:
             reason = message.decode("utf-8", "replace").removeprefix("failed ")
             raise OSError(f"a job could not be confined: {reason or 'its process ended'}")
-        self.child = Child(pid, ours, [read for read, _ in outputs], fds[0], float(message), disk_bytes)
+        self.child = Child(pid, ours, [read for read, _ in outputs], fds, float(message), disk_bytes)
 
-    def _run(self, task, fds):
+    def _run(self, message, fds):
+        """One job from its program's arrival to what there is to answer; `message` is handed on as it is."""
+        task = json.loads(message)
         limits = task["limits"]
         if limits["disk"] != self.child.disk_bytes:
             self._end_all()
-            self.child.close()
-            self._clear_box()
+            self._forget()
             self._fork(limits["disk"])
         for name in STREAMS:
             os.ftruncate(self.memory[name], 0)
@@ -88,11 +93,10 @@ class Slot:
             read, write = os.pipe()
             child.outputs.append(read)
             fds.append(write)
-            task["fds"].append("answers")
         self.meter.begin(limits["memory"], limits["processes"])
         before = meters.children_cpu()
         started = time.monotonic()
-        socket.send_fds(child.report, [json.dumps(task).encode()], fds)
+        socket.send_fds(child.report, [message], fds)
         for descriptor in fds:
             os.close(descriptor)
         watch = Watch(child, task, self.memory, self.meter, started, self.cpus)
@@ -105,13 +109,11 @@ class Slot:
         result = watch.result(status, meters.children_cpu() - before, wall)
         result["peak_memory_bytes"] = self.meter.peak_bytes() or child.peak_bytes
         result["counted"] = isinstance(self.meter, meters.Cgroup)
-        result["files"] = self._fetch(child.work, task["fetch"])
-        child.close()
-        self._clear_box()
+        result["files"] = self._fetch(child.places[0], task["fetch"])
         return result
 
     def _fetch(self, work, names):
-        """Copy regular files of the ended job to the supervisor, at most its disk limit together: [name, size] pairs."""
+        """Copy regular files of the ended job to the supervisor, within its disk limit: [name, size] pairs."""
         target = self.memory["files"]
         os.ftruncate(target, 0)
         os.lseek(target, 0, os.SEEK_SET)
@@ -161,35 +163,31 @@ class Slot:
         except ProcessLookupError:
             pass
 
-    def _clear_box(self):
-        """Where jobs share a folder of the host instead of mounting their own, empty it."""
+    def _forget(self):
+        """Let go of an ended job's place; where jobs share a folder of the host instead, empty it."""
+        self.child.close()
         if self.settings["namespaces"]:
             return
-        import shutil
-
-        for entry in os.scandir(self.settings["box"]):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, onerror=_force)
-            else:
-                os.unlink(entry.path)
+        os.chmod(self.settings["box"], 0o700)
+        trees.clear(self.settings["box"])
 
 
 class Child:
     """A confined process that waits for a program, or runs it."""
 
-    def __init__(self, pid, report, outputs, work, cpu_s, disk_bytes):
+    def __init__(self, pid, report, outputs, places, cpu_s, disk_bytes):
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
         self.report = report
         self.outputs = outputs
-        self.work = work
+        self.places = places
         self.setup_cpu_s = cpu_s
         self.disk_bytes = disk_bytes
         self.peak_bytes = 0
 
     def close(self):
         self.report.close()
-        for descriptor in (self.pidfd, self.work, *self.outputs):
+        for descriptor in (self.pidfd, *self.places, *self.outputs):
             os.close(descriptor)
 
 
@@ -372,10 +370,3 @@ def _is_regular(descriptor):
     import stat
 
     return stat.S_ISREG(os.fstat(descriptor).st_mode)
-
-
-def _force(function, path, _):
-    """A job may have taken its folders' permissions away."""
-    os.chmod(os.path.dirname(path), 0o700)
-    os.chmod(path, 0o700, follow_symlinks=False) if os.path.isdir(path) else None
-    function(path)
