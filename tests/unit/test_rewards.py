@@ -2,14 +2,17 @@ import asyncio
 import math
 import time
 from dataclasses import replace
+from fractions import Fraction
+from types import MappingProxyType
 
 import numpy as np
 import pytest
 from making import completion
 
 from strop.core.errors import RewardError
-from strop.core.protocols import NamedReward
-from strop.core.types import Message, Rollout, Score, Task, Turn
+from strop.core.protocols import Domain, NamedReward
+from strop.core.types import Message, Rollout, RolloutGroup, SamplingParams, Score, Task, Turn
+from strop.environments.single_turn import SingleTurn
 from strop.rewards import (
     ExactMatch,
     FewGuesses,
@@ -23,6 +26,7 @@ from strop.rewards import (
 )
 from strop.rewards.extract import extract_answer, same_answer
 from strop.scoring.score import Scorer, as_score, compose
+from strop.testing import ListSource
 
 
 def said(text, index=0, length=3, evidence=None):
@@ -222,6 +226,21 @@ def test_a_trl_function_sees_every_turn_and_a_task_column_cannot_hide_the_comple
     assert from_trl(fn)([game, empty], task("5", completions="mine")) == [1.0, None]
 
 
+def test_a_plain_trl_function_gets_text():
+    def fn(prompts, completions, answer, **rest):
+        assert prompts == ["q", "q"]
+        return [float(c.endswith(a)) for c, a in zip(completions, answer, strict=True)]
+
+    assert from_trl(fn, plain=True)(group_of("it is 5", "6"), task("5")) == [1.0, 0.0]
+    turns = said("lower?").turns + said("3").turns
+    game = replace(said("x"), turns=(replace(turns[0], replies=(Message(role="user", content="no"),)), turns[1]))
+    seen = []
+    from_trl(lambda completions, **rest: seen.extend(completions) or [0.0, 0.0], plain=True)(
+        [game, replace(game, turns=())], task()
+    )
+    assert seen == ["lower?\n\nno\n\n3", ""]
+
+
 def test_an_async_trl_function_is_awaited_and_a_short_list_refused():
     async def later(prompts, completions, **rest):
         await asyncio.sleep(0)
@@ -250,11 +269,6 @@ def test_infra_makes_the_total_unknown_and_not_applicable_leaves_the_sum():
 
 
 async def test_queue_time_is_not_scoring_time():
-    from strop.core.protocols import Domain
-    from strop.core.types import RolloutGroup, SamplingParams
-    from strop.environments.single_turn import SingleTurn
-    from strop.testing import ListSource
-
     def slow(rollout, task):
         time.sleep(0.02)
         return 1.0
@@ -279,7 +293,79 @@ def test_every_kind_of_number_is_a_score(value):
     assert as_score(value, named("a", 1.0), task()).value == 1.0
 
 
-@pytest.mark.parametrize("value", [10**400, -(10**400), 1e39, math.inf, -math.inf, math.nan, np.float32("nan")])
+HUGE = [10**400, -(10**400), 10**5000, Fraction(10**5000, 3), 1e39, math.inf, -math.inf, math.nan, np.float32("nan")]
+
+
+@pytest.mark.parametrize("value", HUGE, ids=lambda value: type(value).__name__)
 def test_a_number_that_nothing_can_be_learned_from_is_an_error(value):
-    with pytest.raises(RewardError, match="return a finite number"):
+    with pytest.raises(RewardError, match="return a finite number") as raised:
         as_score(value, named("a", 1.0), task())
+    assert len(str(raised.value)) < 250
+    with pytest.raises(ValueError, match="a score must be a finite number"):
+        Score(value=value)
+
+
+class Unshowable:
+    def __repr__(self):
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    "value", [Unshowable(), [10**5000], {"a": 10**5000}, "x" * 10**5], ids=["own", "list", "dict", "text"]
+)
+def test_whatever_a_reward_returns_can_be_named(value):
+    with pytest.raises(RewardError, match=f"returned {type(value).__name__} .*; return a number") as raised:
+        as_score(value, named("a", 1.0), task())
+    assert len(str(raised.value)) < 200
+
+
+async def scores_of(task, *rewards, count=3):
+    source = ListSource((task,))
+    domain = Domain(
+        name="d",
+        tasks=source,
+        held_out=source,
+        environment=SingleTurn,
+        rewards=rewards,
+        sampling=SamplingParams(max_tokens=1),
+    )
+    members = tuple(said("x", index=i, evidence={"files": ["a"]}) for i in range(count))
+    return await Scorer().group(RolloutGroup(ticket=0, attempt=0, task=task, rollouts=members), domain)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+async def test_what_a_reward_does_to_its_task_no_other_sees(frozen):
+    data = {"tests": [{"input": [1, (2, [3])]}], "note": {"a": []}}
+    given = task({"cases": [[1]]}, **data)
+    if frozen:
+        given = replace(given, data=MappingProxyType(data))
+    before, seen = repr(given), []
+
+    def greedy(rollout, task):
+        seen.append(repr((task.reference, dict(task.data), dict(rollout.evidence))))
+        task.reference["cases"][0].clear()
+        task.reference["new"] = 1
+        task.data["tests"][0]["input"][1][1].append(4)
+        task.data["note"]["a"].append(1)
+        task.data.pop("tests")
+        rollout.evidence["files"].clear()
+        return 1.0
+
+    rewards = (NamedReward(name=n, fn=greedy) for n in "ab")
+    group = await scores_of(given, *rewards)
+    assert [r.total for r in group.rollouts] == [2.0] * 3
+    assert len(seen) == 6 and len(set(seen)) == 1
+    assert repr(given) == before and all(r.evidence == {"files": ["a"]} for r in group.rollouts)
+
+
+async def test_a_group_reward_that_changes_its_task_changes_it_for_nobody():
+    given = task({"cases": [1]})
+
+    def clears(rollouts, task):
+        assert type(rollouts) is tuple
+        found = float(len(task.reference["cases"]))
+        task.reference["cases"].clear()
+        return [found] * len(rollouts)
+
+    rewards = (NamedReward(name=n, fn=clears, per="group") for n in "ab")
+    assert [r.total for r in (await scores_of(given, *rewards)).rollouts] == [2.0] * 3

@@ -3,6 +3,7 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -187,6 +188,29 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path, content, words):
 def test_a_handful_of_rows_in_memory_has_both_splits():
     train, held = (InMemory(rows(2), "d", split=s) for s in ("train", "held_out"))
     assert len(train) == len(held) == 1 and train[0].id != held[0].id
+
+
+SAME = {"prompt": "hi", "answer": "4"}
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        ((task_of(SAME, domain="d", where="row"),) * 2, "row 1: another row before it has the same id"),
+        (tuple(replace(task_of(SAME, domain="d", where="row"), reference=r) for r in "45"), "give each its own"),
+        ((SAME, {**SAME, "answer": "5"}), "row 1: another row before it has the same prompt"),
+        ((SAME, {**SAME, "tests": [1]}), "the same prompt; leave one out"),
+    ],
+)
+@pytest.mark.parametrize("split", ["train", "held_out"])
+def test_two_tasks_in_memory_with_one_id_are_an_error(pair, said, split):
+    with pytest.raises(DataError, match=said):
+        InMemory(pair, "d", split=split)
+
+
+def test_a_row_in_memory_that_is_there_twice_counts_once():
+    twice = InMemory([*rows(4), *rows(4)], "d")
+    assert iterate(twice) == iterate(InMemory(rows(4), "d"))
 
 
 def test_a_task_without_response_cannot_be_taught():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sysconfig
 import traceback
 from pathlib import Path
+from typing import Any
 
 MAX_SAID = 200
 LIBRARIES = tuple(f"{p}/" for p in (Path(__file__).parents[1], *map(sysconfig.get_path, ("stdlib", "purelib"))))
@@ -63,3 +64,12 @@ def describe_error(error: BaseException) -> str:
     said = said if len(said) <= MAX_SAID else said[: MAX_SAID - 3] + "..."
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((*LIBRARIES, "<"))]
     return f"{said} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else said
+
+
+def brief(value: Any) -> str:
+    """Type and start of any object, for a message; not every one can be shown, such as a number of 5000 digits."""
+    try:
+        text = repr(value)
+    except Exception:  # code of a user's
+        return f"{type(value).__name__} that cannot be shown"
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

@@ -13,7 +13,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
-from strop.core.errors import DataError
+from strop.core.errors import DataError, brief
 from strop.core.programs import Call, FunctionCase, Limits, Problem, StdinCase
 from strop.core.types import JSON
 
@@ -90,14 +90,14 @@ def _object(value: Any, where: str, known: Sequence[str]) -> dict[str, Any]:
 def _text(given: Mapping[str, Any], key: str, default: Any) -> Any:
     value = given.get(key, default)
     if value is not default and not (isinstance(value, str) and value.strip()):
-        raise DataError(f"problem.{key}: must be text that is not empty, got {_brief(value)}")
+        raise DataError(f"problem.{key}: must be text that is not empty, got {brief(value)}")
     return value
 
 
 def _list(given: Mapping[str, Any], key: str) -> Sequence[Any]:
     value = given.get(key, ())
     if not isinstance(value, list | tuple):
-        raise DataError(f"problem.{key}: must be a list, got {_brief(value)}")
+        raise DataError(f"problem.{key}: must be a list, got {brief(value)}")
     return value
 
 
@@ -113,14 +113,14 @@ def _names(given: Mapping[str, Any]) -> Sequence[str]:
 def _number(given: Mapping[str, Any], key: str, where: str) -> Any:
     value = given.get(key)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise DataError(f"{where}.{key}: must be a number, got {_brief(value)}")
+        raise DataError(f"{where}.{key}: must be a number, got {brief(value)}")
     return value
 
 
 def _flag(given: Mapping[str, Any], key: str) -> bool:
     value = given.get(key, False)
     if not isinstance(value, bool):
-        raise DataError(f"problem.{key}: must be true or false, got {_brief(value)}")
+        raise DataError(f"problem.{key}: must be true or false, got {brief(value)}")
     return value
 
 
@@ -128,9 +128,9 @@ def _function_case(value: Any, where: str, checked: bool) -> FunctionCase:
     given = _object(value, where, ("args", "kwargs", "expected"))
     args, kwargs = given.get("args", []), given.get("kwargs", {})
     if not isinstance(args, list | tuple):
-        raise DataError(f"{where}.args: must be the list of arguments, got {_brief(args)}")
+        raise DataError(f"{where}.args: must be the list of arguments, got {brief(args)}")
     if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
-        raise DataError(f"{where}.kwargs: must be an object of named arguments, got {_brief(kwargs)}")
+        raise DataError(f"{where}.kwargs: must be an object of named arguments, got {brief(kwargs)}")
     if "expected" not in given and not checked:
         raise DataError(f"{where}.expected: is missing, and there is no checker to do without it")
     return FunctionCase(call=Call(args=tuple(args), kwargs=dict(kwargs)), expected=given.get("expected"))
@@ -142,7 +142,7 @@ def _stdin_case(value: Any, where: str, checked: bool) -> StdinCase:
         if key not in given and not (key == "expected" and checked):
             raise DataError(f"{where}.{key}: is missing")
         if not isinstance(given.get(key, ""), str):
-            raise DataError(f"{where}.{key}: must be text, got {_brief(given[key])}")
+            raise DataError(f"{where}.{key}: must be text, got {brief(given[key])}")
     return StdinCase(stdin=given["stdin"], expected=given.get("expected", ""))
 
 
@@ -151,7 +151,7 @@ def _limits(value: Any) -> Limits:
     for key in given:
         _number(given, key, "problem.limits")
         if key in COUNTS and isinstance(given[key], float) and not given[key].is_integer():
-            raise DataError(f"problem.limits.{key}: must be a whole number, got {_brief(given[key])}")
+            raise DataError(f"problem.limits.{key}: must be a whole number, got {brief(given[key])}")
     try:
         values: dict[str, Any] = {k: int(v) if k in COUNTS else float(v) for k, v in given.items()}
         return Limits(**values)
@@ -178,8 +178,3 @@ def _check_plain(value: Any, where: str) -> None:
             _check_plain(content, where)
     elif value is not None and not isinstance(value, bool | int | float | str):
         raise DataError(f"problem.{where}: JSON has no {type(value).__name__}; state the case as an assert in tests")
-
-
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -15,6 +15,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from strop.core.errors import brief
+
 JSON = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
 IntArray = NDArray[np.int32]
 FloatArray = NDArray[np.float32]
@@ -26,6 +28,7 @@ FinishReason = Literal["stop", "length", "cancelled"]
 Status = Literal["ok", "truncated", "agent_error", "infra_error"]
 Outcome = Literal["scored", "not_applicable", "timeout", "crash", "infra"]
 
+LARGEST_SCORE = 1e30  # its square must fit into float64, itself into float32
 NOT_SAMPLED = -1  # the version of a token that no policy sampled
 
 
@@ -173,8 +176,8 @@ class Score:
             raise ValueError(f"a score with outcome {self.outcome} cannot have value {self.value}")
         if self.value is None:
             return
-        if not np.isfinite(self.value):
-            raise ValueError(f"a score must be finite, got {self.value}")
+        if not -LARGEST_SCORE <= self.value <= LARGEST_SCORE:
+            raise ValueError(f"a score must be a finite number of at most {LARGEST_SCORE:g}, got {brief(self.value)}")
         object.__setattr__(self, "value", float(self.value))
 
 

@@ -6,19 +6,18 @@ import asyncio
 import inspect
 import numbers
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from strop.core.errors import RewardError, describe_error
+from strop.core.errors import RewardError, brief, describe_error
 from strop.core.protocols import Domain, NamedReward
-from strop.core.types import Reward, Rollout, RolloutGroup, Score, Task
+from strop.core.types import JSON, LARGEST_SCORE, Reward, Rollout, RolloutGroup, Score, Task
 
 MAX_TRIES = 2
-LARGEST = 1e30  # of a reward: its square must fit into float64, itself into float32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,20 +52,21 @@ class Scorer:
     async def _column(self, reward: NamedReward, members: Sequence[Rollout], task: Task) -> list[Score]:
         if reward.per == "rollout":
             return list(await asyncio.gather(*(self._one(reward, member, task) for member in members)))
-        outcome = await self._call(reward, reward.fn, (members, task))
+        outcome = await self._call(reward, members, task)
         if isinstance(outcome, Score):
             return [outcome] * len(members)
         if not isinstance(outcome, Sequence) or isinstance(outcome, str) or len(outcome) != len(members):
             raise RewardError(
                 f"reward {reward.name!r}, task {task.id}: a group reward must return one score for each of "
-                f"{len(members)} rollouts, got {_brief(outcome)}"
+                f"{len(members)} rollouts, got {brief(outcome)}"
             )
         return [as_score(value, reward, task) for value in outcome]
 
     async def _one(self, reward: NamedReward, rollout: Rollout, task: Task) -> Score:
-        return as_score(await self._call(reward, reward.fn, (rollout, task)), reward, task)
+        return as_score(await self._call(reward, rollout, task), reward, task)
 
-    async def _call(self, reward: NamedReward, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    async def _call(self, reward: NamedReward, given: Rollout | Sequence[Rollout], task: Task) -> Any:
+        """What the reward's function returns for values of its own: what it does to them, no other sees."""
         detail = ""
         for _ in range(MAX_TRIES):
             limit = asyncio.timeout(None)
@@ -74,7 +74,7 @@ class Scorer:
                 async with self._turns:
                     limit = asyncio.timeout(reward.timeout_s)
                     async with limit:
-                        outcome = await in_thread(fn, args)
+                        outcome = await in_thread(reward.fn, (_own(given), _own_task(task)))
                 if inspect.isawaitable(outcome):  # others may have the thread meanwhile
                     limit = asyncio.timeout_at(limit.when())
                     async with limit:
@@ -86,6 +86,25 @@ class Scorer:
                 late = limit.expired()
                 detail = f"no answer in {reward.timeout_s} s" if late else describe_error(error)
         return Score(value=None, outcome="infra", detail=detail, version=reward.version)
+
+
+def _own(given: Rollout | Sequence[Rollout]) -> Rollout | tuple[Rollout, ...]:
+    if isinstance(given, Rollout):
+        return replace(given, evidence=plain_copy(given.evidence))
+    return tuple(replace(rollout, evidence=plain_copy(rollout.evidence)) for rollout in given)
+
+
+def _own_task(task: Task) -> Task:
+    return replace(task, reference=plain_copy(task.reference), data=plain_copy(task.data))
+
+
+def plain_copy(value: JSON) -> JSON:
+    """A copy of nested lists and mappings that shares none of them with `value`."""
+    if isinstance(value, Mapping):
+        return {key: plain_copy(content) for key, content in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(plain_copy, value))
+    return value
 
 
 async def in_thread(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -127,12 +146,12 @@ def as_score(value: Any, reward: NamedReward, task: Task) -> Score:
         value = bool(value)
     if not isinstance(value, numbers.Real):
         raise RewardError(
-            f"reward {reward.name!r}, task {task.id}: returned {_brief(value)}; return a number, a Score or None"
+            f"reward {reward.name!r}, task {task.id}: returned {brief(value)}; return a number, a Score or None"
         )
-    if not -LARGEST <= value <= LARGEST:
+    if not -LARGEST_SCORE <= value <= LARGEST_SCORE:
         raise RewardError(
-            f"reward {reward.name!r}, task {task.id}: returned {_brief(value)}; return a finite number of at "
-            f"most {LARGEST:g}, or None to leave it out"
+            f"reward {reward.name!r}, task {task.id}: returned {brief(value)}; return a finite number of at "
+            f"most {LARGEST_SCORE:g}, or None to leave it out"
         )
     return Score(value=float(value), version=reward.version)
 
@@ -148,8 +167,3 @@ def compose(rewards: Sequence[NamedReward], scores: Sequence[Score]) -> Reward:
         if gate.value is None or gate.value <= 0:
             named[reward.name] = replace(score, value=0.0, detail=f"gated by {reward.gate}")
     return Reward(scores=named, weights={reward.name: reward.weight for reward in rewards})
-
-
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
