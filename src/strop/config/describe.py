@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from strop.config import schema
+from strop.config.section import Section
 
 HEAD = """\
 # Configuration
@@ -23,7 +24,7 @@ def describe() -> str:
     """The page as Markdown: a table of keys, types and defaults for each section."""
     pages = [HEAD]
     for section in vars(schema).values():
-        if inspect.isclass(section) and issubclass(section, schema.Section) and section is not schema.Section:
+        if inspect.isclass(section) and issubclass(section, Section) and section is not Section:
             pages.append(_section(section))
     return "\n".join(pages)
 

@@ -1,54 +1,27 @@
-"""One frozen schema per section of a recipe. Every default of Strop stands here and nowhere else."""
+"""One frozen schema per section of a recipe. Every default of Strop stands here or in `pairs`, and nowhere else."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from strop.config.pairs import PreferenceConfig, RewardModelConfig
+from strop.config.section import Section, file_name, possible_temperature
 from strop.core.errors import ConfigError
 
 Dtype = Literal["float32", "bfloat16", "float64"]
-MIN_TEMPERATURE = 1e-3  # below it logits over the temperature leave the range of float32
 TAKEN_STAGE_NAMES = re.compile(r"base|.*-step-\d+")  # evaluations of a run carry these names
-
-
-class Section(BaseModel):
-    """Unknown keys are errors; values never change after loading; numbers are finite and written as numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _numbers_are_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        annotation = cls.model_fields[info.field_name or ""].annotation
-        wanted = {annotation, *get_args(annotation)}
-        if wanted & {int, float} and not wanted & {str, bool} and isinstance(value, (str, bool)):
-            raise ValueError(f"should be a valid number, got {value!r}")
-        return value
-
-
-def file_name(value: str, what: str) -> str:
-    """`value`, which names a folder or file of the run; ValueError when it cannot."""
-    if value.strip() in ("", ".", "..") or "/" in value or "\0" in value or len(value.encode()) > 200:
-        raise ValueError(f"{what} names a folder: give a short text without slashes, got {value[:60]!r}")
-    return value
-
-
-def possible_temperature(value: float) -> float:
-    if 0 < value < MIN_TEMPERATURE:
-        raise ValueError(f"must be 0 (greedy) or at least {MIN_TEMPERATURE}, got {value}")
-    return value
 
 
 class Component(Section):
     """Code to use: a built-in name or `module:attribute`, with the keyword arguments it is made with."""
 
     use: str | Callable[..., Any]
-    params: dict[str, Any] = {}
+    params: dict[str, Any] = Field({})
 
 
 class ModelConfig(Section):
@@ -196,7 +169,7 @@ class LanguageConfig(Section):
     artifact: str | None = None
     address_space: bool = True
     mounts: tuple[str, ...] = ()
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = Field({})
 
 
 class SandboxConfig(Section):
@@ -270,23 +243,6 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {  # stage kinds that heed a key; a key
     "deadline_s": ("rl",),
     "max_infra_share": ("rl",),
 }
-
-
-class RewardModelConfig(Section):
-    """How a reward model is trained on pairs: `centre_coef` times (s_chosen + s_rejected)^2 keeps scores near zero."""
-
-    centre_coef: float = Field(0.01, ge=0)
-
-
-class PreferenceConfig(Section):
-    """DPO. `label_smoothing` is the share of pairs taken to be labelled wrongly; `length_normalised` takes the mean per
-    token instead of the sum, with a larger `beta`; `nll_coef` also teaches the chosen answers.
-    """
-
-    beta: float = Field(0.1, gt=0)
-    label_smoothing: float = Field(0.0, ge=0, lt=0.5)
-    length_normalised: bool = False
-    nll_coef: float = Field(0.0, ge=0)
 
 
 class StageConfig(Section):
