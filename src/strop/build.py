@@ -26,6 +26,7 @@ from strop.config.schema import (
     RunConfig,
     StageConfig,
 )
+from strop.config.versions import version_of
 from strop.core.errors import ConfigError, DataError
 from strop.core.protocols import Algorithm, Domain, NamedReward, TaskSource
 from strop.core.types import Message, Rollout, SamplingParams, Task, TrainingSample
@@ -164,6 +165,7 @@ def _build_reward(reward: RewardConfig, where: str, handed: Mapping[str, Any]) -
         per=reward.per,
         gate=reward.gate,
         timeout_s=reward.timeout_s or (SLOW_REWARD_TIMEOUT_S if has_own_limits else REWARD_TIMEOUT_S),
+        version=version_of(reward, target),
     )
 
 

@@ -1,0 +1,57 @@
+"""A reward's version changes with its code and parameters, and with nothing else."""
+
+import importlib
+import sys
+
+import pytest
+
+from strop.config.schema import Component
+from strop.config.versions import version_of
+from strop.rewards import ExactMatch, HasAnswer
+
+CODE = "def helper(x):\n    return x\n\ndef reward(rollout, task):\n    return helper(1.0)\n"
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A user's module, loaded anew after each change of its text."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    loaded = []
+
+    def load(code):
+        name = f"rewards_of_mine_{len(loaded)}"
+        (tmp_path / f"{name}.py").write_text(code)
+        loaded.append(name)
+        return importlib.import_module(name).reward
+
+    yield load
+    for name in loaded:
+        del sys.modules[name]
+
+
+def of(target, **params):
+    return version_of(Component(use="x", params=params), target)
+
+
+def test_the_same_code_and_parameters_give_the_same_version():
+    assert of(ExactMatch, case_sensitive=True) == of(ExactMatch, case_sensitive=True)
+
+
+def test_parameters_and_code_change_it(module):
+    versions = [
+        of(ExactMatch),
+        of(ExactMatch, case_sensitive=True),
+        of(module(CODE)),
+        of(module(CODE.replace("return x", "return 2 * x"))),  # what the reward calls counts as well
+    ]
+    assert len(set(versions)) == 4
+    assert of(module(CODE)) == versions[2]
+
+
+def test_code_without_a_source_has_a_version():
+    assert len(of(len)) == len(of(HasAnswer())) == 16
+
+
+def test_a_function_among_the_parameters_counts_by_its_code(module):
+    one, other = module(CODE), module(CODE.replace("1.0", "0.5"))
+    assert of(ExactMatch, judge=one) != of(ExactMatch, judge=other)
