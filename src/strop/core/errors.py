@@ -67,9 +67,9 @@ def describe_error(error: BaseException) -> str:
 
 
 def brief(value: Any) -> str:
-    """Type and start of any object, for a message; not every one can be shown, such as a number of 5000 digits."""
+    """The start of any object, for a message; not every one can be shown, such as a number of 5000 digits."""
     try:
         text = repr(value)
     except Exception:  # code of a user's
-        return f"{type(value).__name__} that cannot be shown"
-    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+        return f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -58,7 +58,7 @@ class Scorer:
         if not isinstance(outcome, Sequence) or isinstance(outcome, str) or len(outcome) != len(members):
             raise RewardError(
                 f"reward {reward.name!r}, task {task.id}: a group reward must return one score for each of "
-                f"{len(members)} rollouts, got {brief(outcome)}"
+                f"{len(members)} rollouts, got {_typed(outcome)}"
             )
         return [as_score(value, reward, task) for value in outcome]
 
@@ -146,11 +146,11 @@ def as_score(value: Any, reward: NamedReward, task: Task) -> Score:
         value = bool(value)
     if not isinstance(value, numbers.Real):
         raise RewardError(
-            f"reward {reward.name!r}, task {task.id}: returned {brief(value)}; return a number, a Score or None"
+            f"reward {reward.name!r}, task {task.id}: returned {_typed(value)}; return a number, a Score or None"
         )
     if not -LARGEST_SCORE <= value <= LARGEST_SCORE:
         raise RewardError(
-            f"reward {reward.name!r}, task {task.id}: returned {brief(value)}; return a finite number of at "
+            f"reward {reward.name!r}, task {task.id}: returned {_typed(value)}; return a finite number of at "
             f"most {LARGEST_SCORE:g}, or None to leave it out"
         )
     return Score(value=float(value), version=reward.version)
@@ -167,3 +167,7 @@ def compose(rewards: Sequence[NamedReward], scores: Sequence[Score]) -> Reward:
         if gate.value is None or gate.value <= 0:
             named[reward.name] = replace(score, value=0.0, detail=f"gated by {reward.gate}")
     return Reward(scores=named, weights={reward.name: reward.weight for reward in rewards})
+
+
+def _typed(value: Any) -> str:
+    return f"{type(value).__name__} {brief(value)}"
