@@ -20,6 +20,7 @@ from rich.console import Console
 from safetensors import SafetensorError
 
 from strop import build
+from strop.audit.gate import audit_before_training
 from strop.config.schema import RunConfig, StageConfig
 from strop.core.errors import CheckpointError, StropError
 from strop.core.protocols import Domain, Learner
@@ -124,6 +125,7 @@ async def _run_stages(
     for stage in config.stages:
         if stage.stage == "rl":  # what is wrong with an algorithm shows before any work
             build.build_algorithm(stage, build.build_domains(config, stage, sandbox_of=sandbox_of))
+    await audit_before_training(trained, config, folder.path)
     reports: dict[str, EvalReport] = {}
     async with build.build_engine(config, start, renderer) as engine:
         for domain in [*trained, *transfer]:
@@ -154,7 +156,7 @@ async def run_stage(shop: Workshop, stage: StageConfig, model: Path, place: Path
     """Run one stage, or go on with it, and export its model; a finished one is only loaded."""
     place.mkdir(parents=True, exist_ok=True)
     if (place / "model").exists():
-        return build.build_teacher(shop.config, stage, place / "model")
+        return build.build_teacher(shop.config, stage, place / "model", shop.engine.version + 1)
     checkpoints = CheckpointFolder(place / "checkpoints", keep=stage.save.keep)
     saved = checkpoints.latest()
     log = MetricsLog(place / "metrics.jsonl")
@@ -193,7 +195,7 @@ async def _run_sft(
 ) -> Learner:
     samples = [shop.renderer.teach(c) for c in build.teaching_conversations(shop.config, stage, shop.sandbox_of)]
     build.check_teachable(samples, shop.engine)
-    learner = build.build_teacher(shop.config, stage, model)
+    learner = build.build_teacher(shop.config, stage, model, shop.engine.version + 1)
     saved = checkpoints.latest()
     if saved is not None:
         learner.load(saved.path)

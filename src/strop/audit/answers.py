@@ -179,21 +179,21 @@ def _contents(task: Task, gold: Gold | None, pool: Pool, draw: Random) -> Iterat
     yield Junk("one token", "the")
     yield Junk("one mark", ".")
     yield Junk("the prompt", prompt)
-    yield Junk("longest word repeated", " ".join([max(words, key=len)] * 20))
+    yield Junk("longest word, repeated", " ".join([max(words, key=len)] * 20))
     yield Junk("10k characters", "a" * LONG)
     for constant in CONSTANTS:
         yield Junk(f"always {constant}", constant, guess=True)
     majority, _ = pool.majority
     if majority and _plain(majority) not in map(str.casefold, CONSTANTS):
-        yield Junk("the most frequent gold", majority, guess=True)
+        yield Junk("majority answer", majority, guess=True)
     if gold is None:
         return
     other = pool.another(gold.answer, draw)
     if other is not None:
-        yield Junk("gold of another task", other, guess=True)
+        yield Junk("another task's gold", other, guess=True)
     alike = gold.answer.translate(ALIKE)
     if alike != gold.answer:
-        yield Junk("look-alike of the gold", alike)
+        yield Junk("look-alike of gold", alike)
 
 
 def _lists(gold: Gold | None, pool: Pool, form: Form, draw: Random) -> list[Junk]:

@@ -136,7 +136,7 @@ async def _try_junk(prober: Prober, task: Task, tally: _Tally, pool: Pool, ends_
 def _row(junk: Junk, gold: Gold | None) -> str:
     """The report's row: junk in the form of an answer stands apart from the same said bare."""
     shaped = gold is not None and gold.form.before.strip() and junk.text.startswith(gold.form.before)
-    return f"{junk.kind}, as an answer" if shaped else junk.kind
+    return f"{junk.kind}, formed" if shaped else junk.kind
 
 
 async def _score(prober: Prober, task: Task, text: str, tally: _Tally, *, repeat: bool) -> Probed:

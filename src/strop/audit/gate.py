@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from strop.audit.audit import Effort, audit_domain
 from strop.audit.findings import DomainAudit
-from strop.config.schema import AuditConfig
+from strop.config.schema import AuditConfig, DomainConfig, RunConfig
 from strop.core.errors import ConfigError
 from strop.core.protocols import Domain
 
@@ -36,41 +33,42 @@ class Passed:
     num_scores: int
 
 
-async def audit_before_training(
-    domains: Sequence[Domain],
-    config: AuditConfig,
-    described: Mapping[str, Any],
-    folder: Path,
-    *,
-    trial: Sequence[str] = (),
-) -> list[Passed]:
-    """ConfigError that names the first domain which fails, what was found and the key to accept it by.
+async def audit_before_training(domains: Sequence[Domain], config: RunConfig, folder: Path) -> list[Passed]:
+    """ConfigError that names the first domain of an RL stage which fails, what was found, and the key to accept it by.
 
-    Domains of `config.accept` and of `trial` (whose rewards are functions given in Python) are warned of instead.
-    `described` is each domain's configuration as JSON; what was found of the same before, in `folder`, is not tried
-    again.
+    Domains that `audit.accept` names, and those whose signal is a function given in Python, where the one who wrote it
+    is there to read, are warned of instead. What `folder` holds of the same reward and domain is not tried again.
     """
     known = _read(folder / FILE)
     found: dict[str, Passed] = {}
-    ends_s = time.monotonic() + config.budget_s
-    for number, domain in enumerate(domains):
-        key = domain_key(domain, described[domain.name], config)
+    ends_s = time.monotonic() + config.audit.budget_s
+    sections = {section.name: section for section in config.domains}
+    learned = [domain for domain in domains if _is_learned(domain.name, config)]
+    for number, domain in enumerate(learned):
+        section = sections[domain.name]
+        key = domain_key(domain, section, config.audit)
         passed = known.get(domain.name)
         if passed is None or passed.key != key:
-            seconds = max(0.0, ends_s - time.monotonic()) / (len(domains) - number)
-            passed = _passed(key, await audit_domain(domain, _effort(config, seconds)))
+            seconds = max(0.0, ends_s - time.monotonic()) / (len(learned) - number)
+            passed = _passed(key, await audit_domain(domain, _effort(config.audit, seconds)))
         found[domain.name] = passed
         if passed.line is None:
             continue
         told = f"domain {domain.name!r} fails its audit ({passed.num_tasks} tasks seen): {passed.line}"
-        if domain.name not in config.accept and domain.name not in trial:
+        given = [r.use for r in section.rewards or config.rewards if r.name == domain.signal]
+        if domain.name not in config.audit.accept and all(isinstance(use, str) for use in given):
             raise ConfigError(
-                f"{told}; mend its reward or tasks, see more with strop audit, or accept it by name: "
+                f"{told}; mend its reward or tasks (strop audit shows more), or accept it by name: "
                 f"audit.accept = {json.dumps([domain.name])}"
             )
         log.warning("%s", told)
     _write(folder / FILE, found)
     return list(found.values())
+
+
+def _is_learned(name: str, config: RunConfig) -> bool:
+    """Whether an RL stage pays by the domain's rewards."""
+    return any(stage.stage == "rl" and (stage.domains is None or name in stage.domains) for stage in config.stages)
 
 
 def _effort(config: AuditConfig, seconds: float) -> Effort:
@@ -82,23 +80,12 @@ def _passed(key: str, audit: DomainAudit) -> Passed:
     return Passed(key=key, line=lines[0] if lines else None, num_tasks=audit.num_tasks, num_scores=audit.num_scores)
 
 
-def domain_key(domain: Domain, described: Any, config: AuditConfig) -> str:
-    """A hash of the domain's configuration, its rewards' code and the bound: what the audit's outcome follows from."""
-    code = [(reward.name, reward.version, source_of(reward.fn)) for reward in domain.rewards]
-    content = json.dumps([described, code, config.bound, config.num_tasks], sort_keys=True, default=str)
+def domain_key(domain: Domain, section: DomainConfig, config: AuditConfig) -> str:
+    """A hash of what the outcome follows from: the domain's configuration, its rewards' versions, and the bound."""
+    described = section.model_dump(mode="json", fallback=lambda code: type(code).__qualname__)
+    versions = [(reward.name, reward.weight, reward.version) for reward in domain.rewards]
+    content = json.dumps([described, versions, config.bound], sort_keys=True, default=str)
     return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
-
-
-def source_of(code: Callable[..., Any]) -> str:
-    """The source of the module that a reward comes from, or its name where there is no source."""
-    while isinstance(code, partial):
-        code = code.func
-    target = code if inspect.isroutine(code) else type(code)
-    try:
-        module = inspect.getmodule(target)
-        return inspect.getsource(target if module is None else module)
-    except (OSError, TypeError):  # made in a notebook, or in C
-        return f"{target.__module__}:{target.__qualname__}"
 
 
 def _read(file: Path) -> dict[str, Passed]:

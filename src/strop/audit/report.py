@@ -11,15 +11,17 @@ from rich.table import Table
 
 from strop.audit.findings import DomainAudit, brief
 
-HEADINGS = ("domain", "tasks", "gold", "majority", "worst junk", "its score", "repeatable", "ms a score", "verdict")
+HEADINGS = ("domain", "tasks", "gold", "worst junk", "score", "limit", "same", "ms", "max", "verdict")
+CAPTION = "gold: mean score of right answers; limit: what guessing may earn; same: when asked twice; ms: of one score"
 COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 
 
 def audit_table(audits: Sequence[DomainAudit], accepted: Sequence[str]) -> Table:
     """A row per domain."""
-    table = Table(title="audit of the rewards")
+    table = Table(title="gold and junk answers", caption=CAPTION, box=None)
     for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading in ("domain", "worst junk", "verdict") else "right")
+        justify = "left" if heading in ("domain", "worst junk", "verdict") else "right"
+        table.add_column(heading, justify=justify, overflow="fold", no_wrap=heading not in ("domain", "worst junk"))
     for audit in audits:
         worst = audit.worst
         said = audit.verdict + (" (accepted)" if audit.verdict == "fail" and audit.domain in accepted else "")
@@ -27,11 +29,12 @@ def audit_table(audits: Sequence[DomainAudit], accepted: Sequence[str]) -> Table
             escape(audit.domain),
             str(audit.num_tasks),
             "none" if audit.gold_mean is None else f"{audit.gold_mean:.3g}",
-            f"{audit.majority[1]:.2f}" if audit.num_golds else "",
             escape(worst.kind) if worst is not None else "",
-            f"{worst.mean:.2f} of {worst.limit:.2f}" if worst is not None else "",
+            f"{worst.mean:.2f}" if worst is not None else "",
+            f"{worst.limit:.2f}" if worst is not None else "",
             _repeatable(audit),
-            f"{audit.p50_ms:.1f}, max {audit.max_ms:.0f}",
+            f"{audit.p50_ms:.1f}",
+            f"{audit.max_ms:.0f}",
             f"[{COLOURS[audit.verdict]}]{said}[/]",
         )
     return table
