@@ -3,10 +3,10 @@
 import pytest
 
 import strop.rewards
-from strop.config.resolve import ENVIRONMENTS, REWARDS, TASKS, locate
+from strop.config.resolve import ENVIRONMENTS, PAIRS, REWARDS, TASKS, locate
 
 
-@pytest.mark.parametrize(("table", "name"), [(t, n) for t in (TASKS, ENVIRONMENTS, REWARDS) for n in t])
+@pytest.mark.parametrize(("table", "name"), [(t, n) for t in (TASKS, PAIRS, ENVIRONMENTS, REWARDS) for n in t])
 def test_a_built_in_name_leads_somewhere(table, name):
     assert callable(locate(name, table, "test"))
 

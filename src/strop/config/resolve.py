@@ -25,6 +25,10 @@ TASKS: Mapping[str, str] = {
     "mbpp": "strop.tasks.mbpp:MBPP",
     "bfcl": "strop.tasks.bfcl:BFCL",
 }
+PAIRS: Mapping[str, str] = {
+    "pairs": "strop.tasks.pairs:pairs",
+    "graded_rollouts": "strop.tasks.graded_rollouts:graded_rollouts",
+}
 ENVIRONMENTS: Mapping[str, str] = {
     "single_turn": "strop.environments.single_turn:SingleTurn",
     "guess_number": "strop.environments.guess_number:GuessNumber",

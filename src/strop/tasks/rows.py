@@ -41,7 +41,7 @@ def task_of(row: Mapping[str, Any], *, domain: str, where: str, prompt: str = ""
 def _conversation(row: Mapping[str, Any], where: str, prompt: str) -> tuple[list[Message], str | None]:
     name = _column(row, (prompt,) if prompt else PROMPTS)
     if name is None and "messages" in row and not prompt:
-        messages = _messages(row["messages"], f"{where}, column messages")
+        messages = messages_of(row["messages"], f"{where}, column messages")
         if messages[-1].role == "assistant":
             return _not_empty(messages[:-1], where), messages[-1].content
         return messages, None
@@ -50,10 +50,11 @@ def _conversation(row: Mapping[str, Any], where: str, prompt: str) -> tuple[list
         raise DataError(f"{where}: no {asked}; there are {', '.join(row) or 'none'}")
     answered = _column(row, RESPONSES)
     response = None if answered is None else _text(row[answered], f"{where}, column {answered}")
-    return _messages(row[name], f"{where}, column {name}"), response
+    return messages_of(row[name], f"{where}, column {name}"), response
 
 
-def _messages(value: Any, where: str) -> list[Message]:
+def messages_of(value: Any, where: str) -> list[Message]:
+    """Text as what the user says, or a list of messages; DataError, which begins with `where`, when it is neither."""
     if isinstance(value, str) and value.strip():
         return [Message(role="user", content=value)]
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
@@ -76,7 +77,7 @@ def _message(entry: Any, where: str) -> Message:
 def _text(value: Any, where: str) -> str:
     if isinstance(value, str):
         return value
-    return _messages(value, where)[-1].content
+    return messages_of(value, where)[-1].content
 
 
 def _not_empty(messages: list[Message], where: str) -> list[Message]:
