@@ -6,10 +6,8 @@ import dataclasses
 import inspect
 import json
 import logging
-import math
 import os
 import shutil
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,26 +21,22 @@ from strop import build
 from strop.audit.gate import audit_before_training
 from strop.config.schema import RunConfig, StageConfig
 from strop.core.errors import CheckpointError, StropError
-from strop.core.protocols import Domain, Learner
+from strop.core.protocols import Learner
 from strop.core.types import JSON
-from strop.engines.renderer import ChatRenderer
-from strop.engines.torch_engine import TorchEngine
 from strop.evaluation.compare import comparison_table
-from strop.evaluation.evaluate import check_scored, evaluate
+from strop.evaluation.evaluate import check_scored
 from strop.evaluation.report import EvalReport
 from strop.fit import fit, teaching_batches
 from strop.observability.sinks import ProgressBar, Sinks, StepSink, TensorBoard
 from strop.scheduler.buffer import StepGroups
 from strop.scheduler.cadence import is_due
-from strop.scoring.budget import failure_of
 from strop.storage.checkpoints import CheckpointFolder
 from strop.storage.models import no_loading_bars
-from strop.storage.records import Costs, MetricsLog, RunFolder, cut_rollouts, write_rollouts
+from strop.storage.records import MetricsLog, RunFolder, cut_rollouts, write_rollouts
 from strop.train import train
+from strop.workshop import Workshop, remarks_on, saving, skipped
 
 log_to = logging.getLogger(__name__)
-
-MANY_TRUNCATED = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,58 +47,6 @@ class RunResult:
     model: Path
     reports: Mapping[str, EvalReport]
     seconds: Mapping[str, float]
-
-
-@dataclass(kw_only=True)
-class Workshop:
-    """What all stages of one run share: the engine that samples, the renderer, the folder and where we say things."""
-
-    config: RunConfig
-    folder: RunFolder | None
-    engine: TorchEngine
-    renderer: ChatRenderer
-    sinks: Sinks
-    trained: list[Domain]
-    transfer: list[Domain]
-    sandbox_of: build.SandboxOf | None = None
-    costs: Costs | None = None
-
-    async def report(self, name: str, learner: Learner | None) -> EvalReport:
-        """The evaluation of the current model under `name`, read back when this run already made it."""
-        path = self.folder.path / "evaluations" / f"{name}.json"
-        if path.exists():
-            return EvalReport.from_json(path.read_text())
-        with self.costs.timed(f"evaluate {name}"):
-            if learner is not None:
-                await publish(self.engine, learner)
-            report = await self.evaluate(name)
-            path.parent.mkdir(exist_ok=True)
-            partial = path.with_name(f".{path.name}.partial")
-            partial.write_text(report.to_json())
-            os.replace(partial, path)
-        return report
-
-    async def evaluate(self, name: str) -> EvalReport:
-        config = self.config.evaluation
-        attempt = build.build_attempt(self.config, self.engine, self.renderer, config.seed)
-        return await evaluate(
-            [*self.trained, *self.transfer],
-            attempt,
-            model=name,
-            transfer=[domain.name for domain in self.transfer],
-            num_tasks=config.num_tasks,
-            num_samples=config.num_samples,
-            ks=config.ks,
-            temperature=config.temperature,
-            concurrency=config.concurrency,
-            progress=lambda done, total: self.sinks.step(f"evaluate {name}", done, total, {}),
-        )
-
-
-async def publish(engine: TorchEngine, learner: Learner) -> None:
-    await engine.pause("wait")
-    await engine.load(learner.version, learner.weights())
-    await engine.resume()
 
 
 async def run_recipe(config: RunConfig, folder: RunFolder, sinks: Sinks) -> RunResult:
@@ -204,14 +146,14 @@ async def _run_sft(
         log.append(step, metrics)
         keep_costs()
         shop.sinks.step(stage.title, step, stage.steps, metrics)
-        for remark in _skipped(step, metrics):
+        for remark in skipped(step, metrics):
             log_to.warning(remark)
 
     await fit(
         learner,
         teaching_batches(samples, batch_size=stage.batch_size, seed=shop.config.seed),
         record,
-        _saving(stage, learner, checkpoints),
+        saving(stage, learner, checkpoints),
         num_steps=stage.steps,
         first_step=saved.step + 1 if saved is not None else 1,
     )
@@ -246,7 +188,7 @@ async def _run_rl(
         log.append(step, metrics)
         keep_costs()
         shop.sinks.step(stage.title, step, stage.steps, metrics)
-        for remark in _remarks(step, groups, metrics):
+        for remark in remarks_on(step, groups, metrics):
             log_to.warning(remark)
 
     run = build.build_run(
@@ -265,17 +207,9 @@ async def _run_rl(
     return learner
 
 
-def _saving(stage: StageConfig, learner: Learner, checkpoints: CheckpointFolder) -> Callable[..., Any]:
-    async def due(step: int, state: Mapping[str, JSON]) -> None:
-        if is_due(step, stage.save.every_steps, stage.steps):
-            checkpoints.save(step, learner.save, state)
-
-    return due
-
-
 def _due(shop: Workshop, stage: StageConfig, learner: Learner, checkpoints: CheckpointFolder) -> Callable[..., Any]:
     """Saving, and the evaluations within the stage that `evaluation.every_steps` asks for."""
-    save = _saving(stage, learner, checkpoints)
+    save = saving(stage, learner, checkpoints)
 
     async def due(step: int, state: Mapping[str, JSON]) -> None:
         await save(step, state)
@@ -284,30 +218,6 @@ def _due(shop: Workshop, stage: StageConfig, learner: Learner, checkpoints: Chec
             await shop.report(f"{stage.title}-step-{step}", learner)
 
     return due
-
-
-def _remarks(step: int, groups: StepGroups, metrics: Mapping[str, float]) -> list[str]:
-    """What a user should hear of a step at once, instead of finding it in a curve hours later."""
-    remarks = []
-    if metrics["truncated_share"] > MANY_TRUNCATED and step == groups.step == 1:
-        share = 100 * metrics["truncated_share"]
-        remarks.append(f"step 1: {share:.0f}% of the rollouts were cut off; raise sampling.max_tokens")
-    rollouts = [rollout for finished in groups.finished for rollout in finished.group.rollouts]
-    failures = Counter(reason for rollout in rollouts if (reason := failure_of(rollout)) is not None)
-    if failures:
-        reason, _ = failures.most_common(1)[0]
-        remarks.append(f"step {step}: {failures.total()} of {len(rollouts)} rollouts are left out, mostly: {reason}")
-    if not groups.groups:
-        reasons = Counter(finished.drop_reason for finished in groups.finished)
-        reason, count = reasons.most_common(1)[0]
-        remarks.append(f"step {step}: nothing to train on, {count} of {len(groups.finished)} groups dropped: {reason}")
-    return remarks + _skipped(step, metrics)
-
-
-def _skipped(step: int, metrics: Mapping[str, float]) -> list[str]:
-    if all(math.isfinite(metrics[name]) for name in ("loss", "grad_norm") if name in metrics):
-        return []
-    return [f"step {step}: loss or gradient is not finite, so its update was skipped; lower learner.learning_rate"]
 
 
 def name_of(code: Any) -> str:
