@@ -22,7 +22,8 @@ LOOKALIKES = {
     }.items()
     for like in likes
 }
-TAGS = {0xE0000 + code: code for code in range(0x20, 0x7F)}  # invisible copies of ASCII, which models read
+TAGS = re.compile("[\U000e0020-\U000e007e]{7,}+")  # invisible copies of ASCII, which models read; a flag takes six
+UNSEEN = "\ufdd0"  # stands before what tags say; no text holds it
 HIDDEN = frozenset({"Mn", "Me", "Cf", "Cc", "Cs", "Co", "Cn"})
 JOINERS = "‌‍"  # zero width, but part of the spelling of some scripts and emoji
 
@@ -45,7 +46,8 @@ INJECTIONS: Mapping[str, re.Pattern[str]] = {
             r"\b(?:give|award|assign|grant|rate|grade|score|mark|rank|deserves?|merits?|output|return)\b[^\n.]{0,40}?"
             r"\b(?:full|maximum|maximal|max|highest|perfect|top|best)\W{1,3}(?:possible\W{1,3})?"
             r"(?:marks?|scores?|grades?|points|ratings?|credits?|rewards?)\b",
-            r"\b(?:give|award|assign|grant|rate|grade|score|mark)\s+(?:this|it|me|us|my|the|both|all|every)\b"
+            r"(?<!\bi )(?<!\bwe )(?<!would )(?<!'d )\b(?:give|award|assign|grant|rate|grade|score|mark)\s+"
+            r"(?:this|it|me|us|my|the|both|all|every)\b"
             r"(?:\s+\w{1,20}){0,4}?\W{1,3}(?:an?\s+)?(?:\d{1,3}|ten|five|hundred)"
             r"\s*(?:/|out\s+of|points?|marks?|[.!\n]|$)",
         ),
@@ -56,10 +58,6 @@ INJECTIONS: Mapping[str, re.Pattern[str]] = {
             rf"\byou\s+are\s+(?:now\s+)?(?:the|an?)\s+(?:\w{{1,20}}\s+){{0,2}}(?:judge|{_GRADER})\b",
             rf"(?:^|\n)\W{{0,6}}(?:system\s+(?:prompt|message|instructions?|note|override)|{_GRADER})\W{{0,3}}:",
         ),
-        "own_score": (
-            r"\b(?:score|verdict|rating|grade|marks?)\W{1,6}(?:(?:of|is)\W{1,3})?(\d{1,3})\s*(?:/|out\s+of)\s*\1\b",
-            r"\b(?:verdict|winner)\W{1,4}(?:is\s+)?(?:first|second|tie|this\s|(?:answer|response)\s+[ab12]\b)",
-        ),
         "fake_verdict": (
             r"[\"'](?:verdict|winner|scores)[\"']\s*:",
             r"\bscores\s*:\s*\{",
@@ -69,10 +67,15 @@ INJECTIONS: Mapping[str, re.Pattern[str]] = {
             r"[\"'](?:reason(?:ing)?|explanation|justification|rationale|feedback)[\"']\s*:",
             r"\[\[\s*(?:a|b|c|tie|rating\b[^\]]{0,20})\s*\]\]",
         ),
+        "own_score": (
+            r"\b(?:score|verdict|rating|grade|marks?)\W{1,6}(?:(?:of|is)\W{1,3})?(\d{1,3})\s*(?:/|out\s+of)\s*\1\b",
+            r"\b(?:verdict|winner)\W{1,4}(?:is\s+)?(?:first|second|tie|this\s|(?:answer|response)\s+[ab12]\b)",
+        ),
         "fake_delimiter": (
             r"(?<!<)<{3,}+\s*+/?\s*+(?:begin|end)\b",
             rf"(?:^|\n)[^\w\n]{{2,40}}(?:begin|end|start)(?:\s+of)?\s+(?:the\s+)?{_PART}\b[^\n]{{0,40}}(?:\n|$)",
         ),
+        "hidden_text": (UNSEEN,),
         "control_token": (
             r"<\|[\w:-]{1,40}\|>",
             r"\[/?inst\]",
@@ -114,8 +117,9 @@ MAX_OPENERS = 8
 
 def plain(text: str) -> str:
     """`text` as patterns look at it: hidden characters and accents gone, look-alikes as Latin letters, no case."""
-    folded = unicodedata.normalize("NFKD", text.translate(TAGS))
-    shown = "".join(c if c in "\n\t" or unicodedata.category(c) not in HIDDEN else "" for c in folded)
+    told = TAGS.sub(lambda run: UNSEEN + "".join(chr(ord(c) - 0xE0000) for c in run.group()), text.replace(UNSEEN, ""))
+    folded = unicodedata.normalize("NFKD", told)
+    shown = "".join(c if c in f"\n\t{UNSEEN}" or unicodedata.category(c) not in HIDDEN else "" for c in folded)
     return re.sub(r"[^\S\n]+", " ", shown.translate(LOOKALIKES).casefold())
 
 
