@@ -256,10 +256,10 @@ def build_algorithm(stage: StageConfig, domains: Sequence[Domain]) -> Algorithm:
     )
 
 
-def build_teacher(config: RunConfig, stage: StageConfig, folder: Path) -> TorchLearner:
+def build_teacher(config: RunConfig, stage: StageConfig, folder: Path, start_version: int) -> TorchLearner:
     """The learner of an SFT stage."""
     settings = _learner_config(config, stage)
-    return load_learner(folder, settings, loss=Teach(), total_updates=stage.steps)
+    return load_learner(folder, settings, loss=Teach(), total_updates=stage.steps, start_version=start_version)
 
 
 def _learner_config(config: RunConfig, stage: StageConfig) -> LearnerConfig:

@@ -103,6 +103,22 @@ def test_staleness_two_runs_and_records_what_it_was(tiny_model, tmp_path):
         assert min(sampled) >= row["step"] - 2
 
 
+def test_versions_only_rise_over_all_stages_of_a_run(tiny_model, tmp_path):
+    content = recipe(tiny_model, tmp_path, evaluation={"num_tasks": 1})
+    rl = {"stage": "rl", "groups_per_step": 1, "group_size": 2, "algorithm": {"keep": "all"}}
+    content["stages"] = [
+        {**rl, "name": "first", "steps": 4},
+        {"stage": "sft", "steps": 1, "batch_size": 2},
+        {**rl, "name": "last", "steps": 2},
+    ]
+    folder = run(content)
+    versions = [
+        {v for row in read_rollouts(folder / place / "rollouts") for part in row["versions"] for v in part if v >= 0}
+        for place in ("1-first", "3-last")
+    ]
+    assert len(versions[0]) == 4 and len(versions[1]) == 2 and max(versions[0]) < min(versions[1])
+
+
 def test_the_result_loads_in_transformers_and_generates(unbroken):
     model = AutoModelForCausalLM.from_pretrained(unbroken / "2-rl" / "model")
     tokenizer = AutoTokenizer.from_pretrained(unbroken / "2-rl" / "model")

@@ -48,6 +48,8 @@ class Sampler(Protocol):
 class WeightReceiver(Protocol):
     """The engine's other side: takes new weights at a token boundary. It copies what it is given.
 
+    Versions only rise: ValueError when `load` is given a lower one, which leaves the weights as they were.
+
     `wait` lets running sequences finish first, `keep_kv` goes on with the old cache, `recompute` rebuilds it.
     """
 

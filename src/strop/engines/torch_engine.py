@@ -164,8 +164,13 @@ class TorchEngine:
             raise RuntimeError(f"the engine does not run: {self._stopped}") from self._stopped
 
     async def load(self, version: int, chunks: Iterable[tuple[str, Any]]) -> None:
-        """Copy named tensors over the engine's own; every stored prefix is forgotten. Only while paused."""
+        """Copy named tensors over the engine's own; every stored prefix is forgotten. Only while paused.
+
+        ValueError when `version` is lower than the engine's: it would give two policies one name.
+        """
         assert self._parked, "load() needs a pause() before it"
+        if version < self.version:
+            raise ValueError(f"version {version} after {self.version}: old weights are published under a new version")
         await asyncio.to_thread(self._copy, chunks)
         self.version = version
         self._prefixes.clear()

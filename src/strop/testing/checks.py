@@ -45,6 +45,17 @@ async def check_weight_receiver(
         assert (np.diff(old) >= 0).all(), "versions within a completion never fall"
         fresh = await engine.sample(prompt_ids, SamplingParams(max_tokens=2, seed=1))
         assert (fresh.versions == version + offset).all(), "a call after resume() samples the loaded version"
+    await receiver.pause("wait")
+    try:
+        await receiver.load(version, weights())
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("versions only rise: a lower one must be refused")
+    finally:
+        await receiver.resume()
+    last = await engine.sample(prompt_ids, SamplingParams(max_tokens=2, seed=1))
+    assert (last.versions == version + offset).all(), "a refused load changes nothing"
 
 
 async def check_environment(make: Callable[[], Environment], task: Task, answers: Sequence[str]) -> None:

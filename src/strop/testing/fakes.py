@@ -120,6 +120,8 @@ class ScriptedSampler:
             await asyncio.sleep(0)
 
     async def load(self, version: int, chunks: Iterable[tuple[str, Any]]) -> None:
+        if version < self.version:
+            raise ValueError(f"version {version} after {self.version}: versions only rise")
         for _ in chunks:
             pass
         self.version = version
