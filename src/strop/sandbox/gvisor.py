@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from strop.core.programs import Call, CallExecution, Execution, Limits, Program,
 from strop.sandbox.bundles import make_root
 from strop.sandbox.compiling import Compiler
 from strop.sandbox.containers import Line, Runtime, memory_files, run_container
+from strop.sandbox.folders import Folder
 from strop.sandbox.jail import SandboxSettings
 from strop.sandbox.jobs import Done, Job, execution_of, infra
 from strop.sandbox.languages import Languages
@@ -60,7 +60,7 @@ class GvisorSandbox:
         self._compiler = Compiler()
         self._runner = Runner(languages=self.languages, compiler=self._compiler, run_job=self.run_job)
         self._runtime: Runtime | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Folder | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> GvisorSandbox:
@@ -95,9 +95,8 @@ class GvisorSandbox:
         raise ConfigError(f"tier gvisor does not work here ({'; '.join(refusals)}); see docs/sandbox.md")
 
     def _make_runtime(self, runsc: str, platform: str) -> Runtime:
-        self._folder = tempfile.TemporaryDirectory(prefix="strop-gvisor-")
-        folder = Path(self._folder.name)
-        folder.chmod(0o711)
+        self._folder = Folder.make()
+        folder = Path(self._folder.path)
         packages, searched = package_mounts(self.settings.packages)
         (folder / "root").mkdir()
         shown = make_root(folder / "root", [*interpreter_prefixes(), *self.languages.mounts(), *packages])
@@ -125,7 +124,7 @@ class GvisorSandbox:
     def close(self) -> None:
         self._runtime = None
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.remove()
             self._folder = None
 
     async def run(self, program: Program, limits: Limits) -> Execution:

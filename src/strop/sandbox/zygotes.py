@@ -9,7 +9,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from typing import Any
 
 from strop.core.errors import InfraError
 from strop.core.programs import Tier
-from strop.sandbox.inside.trees import clear
+from strop.sandbox.folders import Folder
 
 LAUNCHER = Path(__file__).parent / "inside" / "launcher.py"
 START_TIMEOUT_S = 30.0
@@ -61,7 +60,7 @@ class Zygotes:
     tier: Tier
     process: subprocess.Popen[bytes]
     channel: socket.socket
-    folder: tempfile.TemporaryDirectory[str] | None
+    folder: Folder | None
     slots: set[Slot] = field(default_factory=set)
     free: deque[Slot] = field(default_factory=deque)
     takers: deque[asyncio.Future[Slot]] = field(default_factory=deque)
@@ -71,9 +70,7 @@ class Zygotes:
     @staticmethod
     def start(tier: Tier, slots: int, settings: Mapping[str, Any]) -> Zygotes:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        folder = None if tier in ("full", "rootless") else tempfile.TemporaryDirectory(prefix="strop-")
-        if folder is not None:
-            os.chmod(folder.name, 0o711)
+        folder = None if tier in ("full", "rootless") else Folder.make()
         with theirs:
             process = subprocess.Popen(
                 [interpreter_for(tier), "-I", "-S", str(LAUNCHER), str(theirs.fileno())],
@@ -86,7 +83,7 @@ class Zygotes:
                 start_new_session=True,
             )
         own = {"tier": tier, "slots": slots, "namespaces": tier in ("full", "rootless")}
-        ours.send(json.dumps({**settings, **own, "folder": folder.name if folder else None}).encode())
+        ours.send(json.dumps({**settings, **own, "folder": folder.path if folder else None}).encode())
         ours.setblocking(False)
         return Zygotes(tier, process, ours, folder)
 
@@ -237,10 +234,7 @@ class Zygotes:
             self.process.kill()
             self.process.communicate()
         if self.folder is not None:
-            for box in Path(self.folder.name).iterdir():
-                box.chmod(0o700)
-                clear(str(box))
-            self.folder.cleanup()
+            self.folder.remove()
 
 
 def base_interpreter() -> str:

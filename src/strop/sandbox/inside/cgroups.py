@@ -119,11 +119,13 @@ def _sweep(root, own):
 
 
 def _start_time(pid):
+    """None for a process that has ended, reaped or not."""
     try:
         with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[19]
+            fields = file.read().rpartition(")")[2].split()
     except OSError:
         return None
+    return None if fields[0] in "ZX" else fields[19]
 
 
 def unique_name(kind="strop"):
