@@ -35,6 +35,7 @@ from strop.engines.loading import load_engine
 from strop.engines.renderer import ChatRenderer
 from strop.engines.torch_engine import TorchEngine
 from strop.learner.learner import TorchLearner, load_learner
+from strop.rewards.reward_model import RewardModels
 from strop.rollout.group import Roller
 from strop.sandbox.grading import SandboxGrader
 from strop.sandbox.opening import SandboxOf, open_sandbox
@@ -54,10 +55,11 @@ def build_domains(
     *,
     transfer: bool = False,
     sandbox_of: SandboxOf | None = None,
+    reward_models: RewardModels | None = None,
 ) -> list[Domain]:
     """The domains of a stage (all of the run's without one); with `transfer`, those that are only evaluated.
 
-    Environments and rewards that have a parameter `sandbox` or `grader` are handed theirs.
+    Environments and rewards that have a parameter `sandbox`, `grader` or `reward_models` are handed theirs.
     """
     chosen = [d for d in config.domains if d.transfer == transfer]
     if stage is not None and stage.domains is not None:
@@ -69,10 +71,11 @@ def build_domains(
         raise ConfigError(
             f"stage {stage.title!r}: has no domain to train on; name some, or let one be no transfer domain"
         )
-    return [_build_domain(config, domain, stage, _handed(sandbox_of, domain.name)) for domain in chosen]
+    models = {} if reward_models is None else {"reward_models": reward_models}
+    return [_build_domain(config, domain, stage, models | _handed(sandbox_of, domain.name)) for domain in chosen]
 
 
-def _handed(sandbox_of: SandboxOf | None, domain: str) -> Mapping[str, Any]:
+def _handed(sandbox_of: SandboxOf | None, domain: str) -> dict[str, Any]:
     if sandbox_of is None:
         return {}
     sandbox = sandbox_of(domain)
@@ -154,7 +157,7 @@ def _source(component: Component, where: str, name: str, split: str) -> TaskSour
 
 def _build_reward(reward: RewardConfig, where: str, handed: Mapping[str, Any]) -> NamedReward:
     target = locate(reward.use, REWARDS, where)
-    has_own_limits = takes_sandbox(target) or takes_endpoint(target)
+    has_own_limits = takes_sandbox(target) or takes_endpoint(target) or "reward_models" in parameters_of(target)
     fn = make_callable(reward, REWARDS, f"{where}, reward {reward.name!r}", **handed)
     members = "rollouts" if reward.per == "group" else "rollout"
     check_takes(fn, (members, "task"), f"{where}, reward {reward.name!r}")
@@ -258,11 +261,11 @@ def build_algorithm(stage: StageConfig, domains: Sequence[Domain]) -> Algorithm:
 
 def build_teacher(config: RunConfig, stage: StageConfig, folder: Path, start_version: int) -> TorchLearner:
     """The learner of an SFT stage."""
-    settings = _learner_config(config, stage)
+    settings = learner_config(config, stage)
     return load_learner(folder, settings, loss=Teach(), total_updates=stage.steps, start_version=start_version)
 
 
-def _learner_config(config: RunConfig, stage: StageConfig) -> LearnerConfig:
+def learner_config(config: RunConfig, stage: StageConfig) -> LearnerConfig:
     settings = stage.learner or config.learner
     _check_device(settings.device, "learner.device")
     return settings
@@ -284,7 +287,7 @@ def build_learner(
     """The learner of an RL stage."""
     return load_learner(
         folder,
-        _learner_config(config, stage),
+        learner_config(config, stage),
         loss=algorithm.loss,
         total_updates=stage.steps,
         needs=algorithm.needs,

@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from random import Random
 
 import numpy as np
 
 from strop.core.batch import Batch
 from strop.core.protocols import Learner
-from strop.core.seeds import derive_seed
+from strop.core.seeds import shuffled_places
 from strop.core.types import JSON, TrainingSample
 
 BatchAt = Callable[[int], Batch]
@@ -39,17 +37,9 @@ def teaching_batches(samples: Sequence[TrainingSample], *, batch_size: int, seed
     """
     samples = [replace(sample, ticket=number) for number, sample in enumerate(samples)]
 
-    @lru_cache(maxsize=2)
-    def order_of(epoch: int) -> list[int]:
-        order = list(range(len(samples)))
-        Random(derive_seed(seed, "sft", epoch)).shuffle(order)
-        return order
-
     def batch_at(step: int) -> Batch:
-        chosen = []
-        for position in range((step - 1) * batch_size, step * batch_size):
-            epoch, place = divmod(position, len(samples))
-            chosen.append(samples[order_of(epoch)[place]])
+        places = shuffled_places(len(samples), (step - 1) * batch_size, batch_size, seed, "sft")
+        chosen = [samples[place] for place in places]
         num_tokens = max(1, sum(int(s.loss_mask.sum()) for s in chosen))
         return Batch(
             samples=tuple(chosen),

@@ -9,7 +9,9 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,12 @@ from strop.core.protocols import Learner
 from strop.core.types import JSON
 from strop.evaluation.compare import comparison_table
 from strop.evaluation.evaluate import check_scored
+from strop.evaluation.pairs import PairReport, pair_table
 from strop.evaluation.report import EvalReport
 from strop.fit import fit, teaching_batches
 from strop.observability.sinks import ProgressBar, Sinks, StepSink, TensorBoard
+from strop.preference import REPORT_FILE, check_pairs, train_on_pairs
+from strop.rewards.reward_model import RewardModels
 from strop.scheduler.buffer import StepGroups
 from strop.scheduler.cadence import is_due
 from strop.storage.checkpoints import CheckpointFolder
@@ -41,34 +46,43 @@ log_to = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """What a run leaves: its folder, the final model as transformers loads it, and one report per evaluated model."""
+    """What a run leaves: its folder, the final model as transformers loads it, one report per evaluated model, and one
+    for each stage that was trained on preference pairs."""
 
     folder: Path
     model: Path
     reports: Mapping[str, EvalReport]
     seconds: Mapping[str, float]
+    pairs: Mapping[str, PairReport] = field(default_factory=dict)
 
 
 async def run_recipe(config: RunConfig, folder: RunFolder, sinks: Sinks) -> RunResult:
     """Run every stage that `folder` does not hold finished, and evaluate the base and each stage's model."""
     async with build.open_sandbox_for(config) as (usable, sandbox_of):
-        return await _run_stages(usable, folder, sinks, sandbox_of)
+        with closing(RewardModels(folder.path, build.model_folder(config))) as reward_models:
+            return await _run_stages(usable, folder, sinks, sandbox_of, reward_models)
 
 
 async def _run_stages(
-    config: RunConfig, folder: RunFolder, sinks: Sinks, sandbox_of: build.SandboxOf | None
+    config: RunConfig,
+    folder: RunFolder,
+    sinks: Sinks,
+    sandbox_of: build.SandboxOf | None,
+    reward_models: RewardModels,
 ) -> RunResult:
     start = build.model_folder(config)
     renderer = build.build_renderer(config, start)
-    trained = build.build_domains(config, sandbox_of=sandbox_of)
-    transfer = build.build_domains(config, transfer=True, sandbox_of=sandbox_of)
+    domains = partial(build.build_domains, config, sandbox_of=sandbox_of, reward_models=reward_models)
+    trained, transfer = domains(), domains(transfer=True)
     for domain in trained:
         build.check_disjoint(domain)
+    check_pairs(config)
     for stage in config.stages:
         if stage.stage == "rl":  # what is wrong with an algorithm shows before any work
-            build.build_algorithm(stage, build.build_domains(config, stage, sandbox_of=sandbox_of))
+            build.build_algorithm(stage, domains(stage))
     await audit_before_training(trained, config, folder.path)
     reports: dict[str, EvalReport] = {}
+    pairs: dict[str, PairReport] = {}
     async with build.build_engine(config, start, renderer) as engine:
         for domain in [*trained, *transfer]:
             build.check_prompts(domain, renderer, engine.max_context)
@@ -81,6 +95,7 @@ async def _run_stages(
             trained=trained,
             transfer=transfer,
             sandbox_of=sandbox_of,
+            reward_models=reward_models,
             costs=folder.costs(),
         )
         reports["base"] = await shop.report("base", None)
@@ -89,14 +104,22 @@ async def _run_stages(
         for number, stage in enumerate(config.stages, start=1):
             place = folder.path / f"{number}-{stage.title}"
             learner = await run_stage(shop, stage, model, place)
-            reports[stage.title] = await shop.report(stage.title, learner)
-            model = place / "model"
-    return RunResult(folder=folder.path, model=model, reports=reports, seconds=shop.costs.seconds)
+            if (place / REPORT_FILE).exists():
+                pairs[stage.title] = PairReport.from_json((place / REPORT_FILE).read_text())
+            if learner is not None:
+                reports[stage.title] = await shop.report(stage.title, learner)
+                model = place / "model"
+    return RunResult(folder=folder.path, model=model, reports=reports, seconds=shop.costs.seconds, pairs=pairs)
 
 
-async def run_stage(shop: Workshop, stage: StageConfig, model: Path, place: Path) -> Learner:
-    """Run one stage, or go on with it, and export its model; a finished one is only loaded."""
+async def run_stage(shop: Workshop, stage: StageConfig, model: Path, place: Path) -> Learner | None:
+    """Run one stage, or go on with it, and export its model; a finished one is only loaded.
+
+    None where it leaves no policy but a reward model, in a folder of that name.
+    """
     place.mkdir(parents=True, exist_ok=True)
+    if (place / "reward_model").exists():
+        return None
     if (place / "model").exists():
         return build.build_teacher(shop.config, stage, place / "model", shop.engine.version + 1)
     checkpoints = CheckpointFolder(place / "checkpoints", keep=stage.save.keep)
@@ -107,19 +130,24 @@ async def run_stage(shop: Workshop, stage: StageConfig, model: Path, place: Path
     with shop.costs.timed(stage.title) as keep_costs:
         if stage.stage == "sft":
             learner = await _run_sft(shop, stage, model, checkpoints, log, keep_costs)
-        else:
+        elif stage.stage == "rl":
             learner = await _run_rl(shop, stage, model, place, checkpoints, log, keep_costs)
-        _export(learner, place / "model")
+        else:
+            learner, export_scorer = await train_on_pairs(shop, stage, model, place, checkpoints, log, keep_costs)
+            if export_scorer is not None:
+                _export(export_scorer, place / "reward_model")
+                return None
+        _export(learner.export, place / "model")
     return learner
 
 
-def _export(learner: Learner, folder: Path) -> None:
+def _export(write: Callable[[Path], None], folder: Path) -> None:
     """Write the model beside, then rename it: a stage with a folder `model` is finished, whenever a run was stopped."""
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    beside = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(beside, ignore_errors=True)
     try:
-        learner.export(partial)
-        os.replace(partial, folder)
+        write(beside)
+        os.replace(beside, folder)
     except (OSError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
         raise CheckpointError(
@@ -169,7 +197,7 @@ async def _run_rl(
     log: MetricsLog,
     keep_costs: Callable[[], None],
 ) -> Learner:
-    domains = build.build_domains(shop.config, stage, sandbox_of=shop.sandbox_of)
+    domains = build.build_domains(shop.config, stage, sandbox_of=shop.sandbox_of, reward_models=shop.reward_models)
     algorithm = build.build_algorithm(stage, domains)
     learner = build.build_learner(shop.config, stage, model, algorithm, start_version=shop.engine.version + 1)
     progress = build.Progress()
@@ -254,6 +282,8 @@ async def start_run(config: RunConfig, *, resume: Path | None = None, quiet: boo
         raise
     (folder.path / "summary.json").write_text(json.dumps(summary(result), indent=1))
     console.print(comparison_table(list(result.reports.values())))
+    if result.pairs:
+        console.print(pair_table(list(result.pairs.values())))
     costs = ", ".join(f"{name} {seconds / 60:.1f} min" for name, seconds in result.seconds.items())
     console.print(f"cost: {costs}")
     console.print(f"model: {result.model}  (AutoModelForCausalLM.from_pretrained loads this folder)")
@@ -302,4 +332,5 @@ def summary(result: RunResult) -> dict[str, Any]:
         "model": str(result.model),
         "seconds": dict(result.seconds),
         "reports": {name: json.loads(report.to_json()) for name, report in result.reports.items()},
+        "pairs": {name: json.loads(report.to_json()) for name, report in result.pairs.items()},
     }

@@ -18,6 +18,7 @@ from strop.engines.torch_engine import TorchEngine
 from strop.evaluation.evaluate import evaluate
 from strop.evaluation.report import EvalReport
 from strop.observability.sinks import Sinks
+from strop.rewards.reward_model import RewardModels
 from strop.scheduler.buffer import StepGroups
 from strop.scheduler.cadence import is_due
 from strop.scoring.budget import failure_of
@@ -39,6 +40,7 @@ class Workshop:
     trained: list[Domain]
     transfer: list[Domain]
     sandbox_of: build.SandboxOf | None = None
+    reward_models: RewardModels | None = None
     costs: Costs | None = None
 
     async def report(self, name: str, learner: Learner | None) -> EvalReport:

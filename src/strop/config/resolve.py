@@ -47,6 +47,7 @@ REWARDS: Mapping[str, str] = {
     "code": "strop.rewards.code:CodeReward",
     "has_code": "strop.rewards.code:HasCode",
     "function_call": "strop.rewards.function_call:FunctionCallReward",
+    "reward_model": "strop.rewards.reward_model:RewardModelReward",
     "judge": "strop.rewards.judge:JudgeReward",
     "pairwise_judge": "strop.rewards.judge:PairwiseJudge",
 }

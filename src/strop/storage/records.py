@@ -83,7 +83,7 @@ class RunFolder:
             break
         run_id = uuid.uuid4().hex[:12]
         identity = {"run_id": run_id, "config": config, "recipe": recipe}
-        _replace(path / RUN_FILE, json.dumps(identity, indent=1).encode())
+        write_whole(path / RUN_FILE, json.dumps(identity, indent=1).encode())
         return cls(path, run_id)
 
     @classmethod
@@ -129,7 +129,7 @@ class Costs:
 
         def keep() -> None:
             self.seconds[name] = before + time.monotonic() - started_s
-            _replace(self.file, json.dumps(self.seconds).encode())
+            write_whole(self.file, json.dumps(self.seconds).encode())
 
         yield keep
         keep()
@@ -195,7 +195,7 @@ class MetricsLog:
         """Forget the steps after `after_step`: a resumed run writes them again."""
         if self.path.exists():
             kept = [line for line in self._lines() if json.loads(line)["step"] <= after_step]
-            _replace(self.path, b"".join(kept))
+            write_whole(self.path, b"".join(kept))
 
     def _lines(self) -> list[bytes]:
         if not self.path.exists():
@@ -306,7 +306,8 @@ def _files(folder: Path) -> Iterator[tuple[int, Path]]:
         yield int(file.stem.removeprefix("step-")), file
 
 
-def _replace(file: Path, content: bytes) -> None:
+def write_whole(file: Path, content: bytes) -> None:
+    """Write the file whole or not at all, in place of what it was."""
     partial = file.with_name(f".{file.name}.partial")
     partial.write_bytes(content)
     os.replace(partial, file)
