@@ -6,7 +6,8 @@ decoding do: whatever is free in it (texts, choices) follows from the tokens the
 
 `POST /behave` sets what goes wrong: `plan`, a list of behaviours for the next requests, and `always`, one for all
 others. A behaviour is any of `status`, `retry_after`, `delay` (s), `text` (instead of the model's), `cut` (characters
-kept of the text), `cut_body` (bytes kept of the HTTP body), `garbage` (share of replies that are none), `refuse` (text
+kept of the text), `choice` (taken wherever the schema allows it), `prefer` (the first answer that holds this text wins),
+`cut_body` (bytes kept of the HTTP body), `garbage` (share of replies that are none), `refuse` (text
 that a request must not hold, else 400). `GET /seen` tells all requests since, with times and how many ran at once.
 """
 
@@ -77,7 +78,7 @@ class JudgeServer:
         if status != 200:
             headers = {"Retry-After": behaviour["retry_after"]} if "retry_after" in behaviour else {}
             return JSONResponse({"error": {"message": f"told to answer {status}"}}, status, headers)
-        text, usage = await self.written(body)
+        text, usage = await self.written(body, wish_of(behaviour, body))
         if self.chance.random() < behaviour.get("garbage", 0.0):
             text = self.chance.choice(GARBAGE)
         text = behaviour.get("text", text)[: behaviour.get("cut")]
@@ -85,7 +86,7 @@ class JudgeServer:
         reply = {"object": "chat.completion", "choices": [{"index": 0, "message": message}], "usage": usage}
         return Response(json.dumps(reply)[: behaviour.get("cut_body")], media_type="application/json")
 
-    async def written(self, body):
+    async def written(self, body, wish):
         """What the model says to the messages, and the tokens that took."""
         ids = self.renderer.start([Message(role=m["role"], content=m["content"]) for m in body["messages"]])
         wanted = min(body.get("max_tokens", self.max_tokens), self.max_tokens)
@@ -95,14 +96,24 @@ class JudgeServer:
         wanted = body.get("response_format", {})
         if wanted.get("type") == "json_schema":
             draws = iter(tokens * 100)
-            text = json.dumps(fill(wanted["json_schema"]["schema"], text, draws))
+            text = json.dumps(fill(wanted["json_schema"]["schema"], text, draws, wish))
         return text, {"prompt_tokens": len(ids), "completion_tokens": len(tokens)}
 
 
-def fill(schema, text, draws):
+def wish_of(behaviour, body):
+    """What a partial judge chooses where it may."""
+    if "prefer" not in behaviour:
+        return behaviour.get("choice")
+    first = body["messages"][1]["content"].partition("<<<END FIRST ANSWER")[0].partition("<<<BEGIN FIRST ANSWER")[2]
+    return "first" if behaviour["prefer"] in first else "second"
+
+
+def fill(schema, text, draws, wish):
     """A value of `schema` whose free parts follow from what the model said."""
     if schema["type"] == "object":
-        return {name: fill(inner, text, draws) for name, inner in schema["properties"].items()}
+        return {name: fill(inner, text, draws, wish) for name, inner in schema["properties"].items()}
+    if wish in schema.get("enum", ()):
+        return wish
     if "enum" in schema:
         return schema["enum"][next(draws) % len(schema["enum"])]
     return text

@@ -116,7 +116,6 @@ class ChatClient:
             if trouble is not None:
                 self.counts["retries"] += 1
                 await asyncio.sleep(delay_s(attempt, self._backoff_s, random.random()))
-            await lane.wait()
             try:
                 return await self._once(lane, body)
             except _Trouble as met:
@@ -129,9 +128,11 @@ class ChatClient:
 
     async def _once(self, lane: Lane, body: Mapping[str, Any]) -> str:
         try:
-            async with lane.turns, asyncio.timeout(self._call_timeout_s):
+            async with lane.turns:
+                await lane.wait()  # with the turn in hand: a wait may have been asked for since
                 self.counts["requests"] += 1
-                response = await lane.http.post(self.url, content=_encoded(body), headers=JSON_HEADERS)
+                async with asyncio.timeout(self._call_timeout_s):
+                    response = await lane.http.post(self.url, content=json.dumps(body).encode(), headers=JSON_HEADERS)
         except TimeoutError:
             raise _Trouble(f"none in {self._call_timeout_s} s") from None
         except (httpx2.TransportError, httpx2.DecodingError) as error:
@@ -158,10 +159,6 @@ class ChatClient:
 
 
 JSON_HEADERS = {"Content-Type": "application/json"}
-
-
-def _encoded(body: Mapping[str, Any]) -> bytes:
-    return json.dumps(body).encode()
 
 
 @cache
