@@ -116,6 +116,7 @@ evaluation = {{ num_tasks = 1 }}
 rewards = [{{ name = "accuracy", use = "random" }}]
 domains = [{{ name = "sum", tasks = {{ use = "generated", params = {{ generator = "sum", size = 20 }} }} }}]
 stages = [{{ stage = "rl", steps = 1, groups_per_step = 1, group_size = 4 }}]
+audit = {{ accept = ["sum"] }}
 """
 
 

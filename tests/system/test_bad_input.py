@@ -142,8 +142,8 @@ OVERRIDES = [
         "domains.sum.rewards=[{name='a',use='exact',gate='b'},{name='b',use='exact',gate='c'},{name='c',use='exact',gate='b'}]",
         ["domains.0.rewards", "'b' is gated by 'c' is gated by 'b'"],
     ),
-    ("stages.rl.batch_size=32", ["stages.0", "'batch_size' is a key of sft stages"]),
-    ("stages.rl.data={use='files'}", ["stages.0", "'data' is a key of sft stages"]),
+    ("stages.rl.batch_size=32", ["stages.0", "'batch_size' is a key of sft"]),
+    ("stages.rl.data={use='files'}", ["stages.0", "'data' is a key of sft"]),
     *(
         (f"stages=[{{stage='sft', steps=1, {key}={value}}}]", ["stages.0", f"{key!r} is a key of rl stages"])
         for key, value in [

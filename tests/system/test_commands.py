@@ -13,6 +13,8 @@ name = "tour"
 output = "runs"
 [model]
 path = "{model}"
+[audit]
+accept = ["sum"]
 [sampling]
 max_tokens = 4
 [evaluation]
