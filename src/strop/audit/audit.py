@@ -42,12 +42,21 @@ class Effort:
     max_wait_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Paid:
+    """What the best paid text of one kind of junk earned on one task; `gained` is over the gold's total."""
+
+    value: float
+    gained: float | None
+    junk: Junk
+
+
 @dataclass(kw_only=True)
 class _Tally:
     """What was seen of a domain so far."""
 
     golds: dict[str, tuple[Gold | None, GoldScore]] = field(default_factory=dict)
-    junk: dict[str, tuple[bool, list[float], list[float], str]] = field(default_factory=dict)
+    junk: dict[str, dict[str, _Paid]] = field(default_factory=dict)  # by kind and task
     pairs: list[tuple[float | None, float | None, str]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     errors: list[tuple[str, str, str]] = field(default_factory=list)  # task, answer, what went wrong
@@ -127,10 +136,11 @@ async def _try_junk(prober: Prober, task: Task, tally: _Tally, pool: Pool, ends_
         probed = await _score(prober, task, junk.text, tally, repeat=repeat)
         if probed.value is None:
             continue
-        _, values, gained, _ = tally.junk.setdefault(_row(junk, gold), (junk.guess, [], [], junk.text))
-        values.append(probed.value)
-        if score is not None and score.total is not None and probed.total is not None:
-            gained.append(probed.total - score.total)
+        known = score is not None and score.total is not None and probed.total is not None
+        paid = _Paid(probed.value, probed.total - score.total if known else None, junk)
+        by_task = tally.junk.setdefault(_row(junk, gold), {})
+        if task.id not in by_task or by_task[task.id].value < paid.value:  # a task counts once, however many texts
+            by_task[task.id] = paid
 
 
 def _row(junk: Junk, gold: Gold | None) -> str:
@@ -156,8 +166,14 @@ async def _score(prober: Prober, task: Task, text: str, tally: _Tally, *, repeat
 def _judged(domain: Domain, tally: _Tally, pool: Pool, effort: Effort) -> DomainAudit:
     golds = [score for _, score in tally.golds.values()]
     junk = [
-        JunkScores(kind=kind, guess=guess, values=tuple(values), gained=tuple(gained), example=example)
-        for kind, (guess, values, gained, example) in tally.junk.items()
+        JunkScores(
+            kind=kind,
+            guess=any(paid.junk.guess for paid in by_task.values()),
+            values=tuple(paid.value for paid in by_task.values()),
+            gained=tuple(paid.gained for paid in by_task.values() if paid.gained is not None),
+            example=max(by_task.values(), key=lambda paid: paid.value).junk.text,
+        )
+        for kind, by_task in tally.junk.items()
     ]
     rows = junk_rows(junk, effort.bound, pool.majority[1])
     findings = [*_error_findings(domain, tally, effort), *gold_findings(golds)]
