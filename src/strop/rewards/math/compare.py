@@ -257,6 +257,8 @@ def _unordered(left: Sequence[Shape], right: Sequence[Shape], oracle: Oracle, *,
         return False
     found = [[equivalent(a, b, oracle) for b in right] for a in left]
     if distinct:
+        if not left or not right:
+            return not left and not right
         return _all(_any(row) for row in [*found, *map(list, zip(*found, strict=True))])
     free = set(range(len(right)))
     unsure = False

@@ -200,8 +200,9 @@ def power(base: Value, exponent: Value) -> Value:
     if r is not None and r > 0:
         return _root(r, q)
     if r is not None and r < 0 and q.denominator == 2:
-        turned = mul(_root(-r, q), _whole_power(symbol("i"), int(q * 2)))
-        return turned
+        return mul(_root(-r, q), _whole_power(symbol("i"), int(q * 2)))
+    if r is not None and r < 0 and q.denominator % 2:  # the real root: that of -8 is -2
+        return mul(_root(-r, q), number((-1) ** q.numerator))
     if r == 0 and q > 0:
         return number(0)
     if base.den is None and len(base.num) == 1 and not base.opaque:
@@ -276,10 +277,7 @@ def evaluate(expr: Expr) -> Value:
             total = add(total, evaluate(term))
         return total
     if kind == "mul":
-        product = evaluate(expr[1])
-        for factor in expr[2:]:
-            product = mul(product, invert(evaluate(factor[1])) if factor[0] == "inv" else evaluate(factor))
-        return product
+        return _product(expr[1:])
     if kind == "inv":
         return invert(evaluate(expr[1]))
     if kind == "pow":
@@ -287,6 +285,23 @@ def evaluate(expr: Expr) -> Value:
     if kind == "fn":
         return _function(expr[1], expr[2:])
     raise UndecidedError(f"{kind} has no one value")
+
+
+def _product(factors: tuple[Expr, ...]) -> Value:
+    """Numbers are gathered first: a chain of a thousand divisions is one quotient."""
+    coefficient = Fraction(1)
+    product = None
+    for factor in factors:
+        inverse = factor[0] == "inv"
+        inner = factor[1] if inverse else factor
+        if inner[0] == "num":
+            if inverse and not inner[1]:
+                raise UndefinedError("division by zero")
+            coefficient = _bounded(coefficient, 1 / inner[1] if inverse else inner[1])
+            continue
+        value = invert(evaluate(inner)) if inverse else evaluate(inner)
+        product = value if product is None else mul(product, value)
+    return number(coefficient) if product is None else mul(product, number(coefficient))
 
 
 def _function(name: str, arguments: tuple[Expr, ...]) -> Value:
