@@ -66,7 +66,7 @@ class ScoringProcess:
 
     def _current(self) -> _Running:
         with self._lock:
-            if self._running is None or self._running.dead is not None:
+            if self._running is None or (self._running.dead is not None and not self._running.hopeless):
                 if self.num_starts == MAX_STARTS and self._running is not None:
                     raise InfraError(f"the reward model's process ended {MAX_STARTS} times: {self._running.dead}")
                 self.num_starts += 1
@@ -84,11 +84,14 @@ async def _within(limit_s: float, running: _Running, answer: Future[Any]) -> Any
 
 
 class _Running:
-    """One life of the process. `dead` says what ended it; whatever was asked then fails with an InfraError."""
+    """One life of the process. `dead` says what ended it; whatever was asked then fails with an InfraError. Where it
+    is `hopeless` the model could not be loaded, and `ready` raises why.
+    """
 
     def __init__(self, settings: ScorerSettings) -> None:
         self.ready: Future[str] = Future()
         self.dead: str | None = None
+        self.hopeless = False
         self._lock = threading.Lock()
         self._pending: dict[int, Future[list[float]]] = {}
         self._numbers = itertools.count()
@@ -148,8 +151,9 @@ class _Running:
         try:
             kind, message = self._connection.recv()
             if kind == "failed":
-                self._fail(message)
+                self.hopeless = True
                 self.ready.set_exception(RewardError(f"reward model: {message}"))
+                self._fail(message)
                 return
             self.ready.set_result(message)
             while True:
