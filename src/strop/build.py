@@ -40,6 +40,7 @@ from strop.rollout.group import Roller
 from strop.sandbox.grading import SandboxGrader
 from strop.sandbox.opening import SandboxOf, open_sandbox
 from strop.scheduler.buffer import Buffer
+from strop.scoring.math_workers import math_workers
 from strop.scoring.score import Scorer
 from strop.storage.models import get_model
 from strop.tasks.teaching import conversation
@@ -76,10 +77,11 @@ def build_domains(
 
 
 def _handed(sandbox_of: SandboxOf | None, domain: str) -> dict[str, Any]:
+    handed: dict[str, Any] = {"math_workers": math_workers().call}
     if sandbox_of is None:
-        return {}
+        return handed
     sandbox = sandbox_of(domain)
-    return {"sandbox": sandbox, "grader": SandboxGrader(sandbox)}
+    return handed | {"sandbox": sandbox, "grader": SandboxGrader(sandbox)}
 
 
 def needs_sandbox(config: RunConfig, domain: DomainConfig) -> bool:
@@ -157,7 +159,8 @@ def _source(component: Component, where: str, name: str, split: str) -> TaskSour
 
 def _build_reward(reward: RewardConfig, where: str, handed: Mapping[str, Any]) -> NamedReward:
     target = locate(reward.use, REWARDS, where)
-    has_own_limits = takes_sandbox(target) or takes_endpoint(target) or "reward_models" in parameters_of(target)
+    own_limits = {"reward_models", "math_workers"} & set(parameters_of(target))
+    has_own_limits = takes_sandbox(target) or takes_endpoint(target) or bool(own_limits)
     fn = make_callable(reward, REWARDS, f"{where}, reward {reward.name!r}", **handed)
     members = "rollouts" if reward.per == "group" else "rollout"
     check_takes(fn, (members, "task"), f"{where}, reward {reward.name!r}")

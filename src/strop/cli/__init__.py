@@ -17,6 +17,7 @@ from strop.cli.model import model
 from strop.cli.rollouts import rollouts
 from strop.cli.sandbox import sandbox
 from strop.cli.train import train
+from strop.cli.verify import verify
 from strop.core.errors import StropError
 
 ABOUT = "Post-training reinforcement learning for language models: SFT, joint RL over many domains, honest evaluation."
@@ -31,6 +32,7 @@ app.command()(export)
 app.command()(init)
 app.add_typer(model, name="model")
 app.add_typer(sandbox, name="sandbox")
+app.add_typer(verify, name="verify")
 
 
 def main(arguments: list[str] | None = None) -> None:

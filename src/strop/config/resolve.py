@@ -48,6 +48,7 @@ REWARDS: Mapping[str, str] = {
     "has_code": "strop.rewards.code:HasCode",
     "function_call": "strop.rewards.function_call:FunctionCallReward",
     "reward_model": "strop.rewards.reward_model:RewardModelReward",
+    "math": "strop.rewards.math:MathReward",
     "judge": "strop.rewards.judge:JudgeReward",
     "pairwise_judge": "strop.rewards.judge:PairwiseJudge",
 }

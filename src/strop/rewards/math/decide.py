@@ -16,7 +16,7 @@ from strop.rewards.math.shapes import Shape, Words
 LETTERS = re.compile(r"\(?([A-J])\)?\.?")
 LABEL = re.compile(
     r"(?:(?:the\s+)?(?:correct\s+)?(?:[Oo]ption|[Cc]hoice|[Aa]nswer)\s*:?\s*)?"
-    r"(?:\(\s*([A-J])\s*\)|([A-J])(?=\s*(?:[).:]|$)))[\s).:]*(.*)",
+    r"(?:\(\s*([A-J])\s*\)|([A-J])(?=\s*(?:[).:]|$)|,?\s+(?:because|since|as|with)\b))[\s).:]*(.*)",
     re.S,
 )
 BEYOND = re.compile(r"\\(?:int|i?oint|sum|prod|lim|partial|nabla|Gamma|zeta|frac\s*\{?\s*d)(?![A-Za-z])")

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 
 MAX_BOXES = 50
+SHORT = 60  # characters of an answer in words alone
 TAIL = 20_000  # characters from the end that forms 3 to 5 look at
 FENCE = re.compile(r"^[ \t]*(```|~~~)[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.M | re.S)
 PROSE_FENCES = frozenset(("", "latex", "tex", "math", "text", "markdown", "md", "txt", "plaintext"))
@@ -28,10 +29,11 @@ CORRECTIONS = re.compile(
     r"on second thought|scratch that|no,|final answer|therefore,? the final|should be|let me|double[- ]check\w*|fix\w*)"
 )
 HASHES = re.compile(r"^[ \t>*]*####[ \t]*+([^\n]*+)", re.M)
-PHRASE = re.compile(
-    r"(?i)(?:\bfinal\s+(?:answer|result)|\b(?:the|my|our|correct|so)\s+(?:\w+\s+){0,2}?(?:answer|result)|\banswer|答案|^[ \t>*_]*A(?=:))"
-    r"[ \t*_`]*+(?:is|are|was|be|equals|[:=：是为]|would be|comes? (?:out )?to)[ \t*_`]*+(?:is[ \t:]++)?+[:：]?+[ \t*_`]*+([^\n]*+)(?:\n\s*+([^\n]++))?",
-    re.M,
+MARKER = re.compile(
+    r"(?:\b(?:final|correct)\s+(?:answer|result)|\b(?:the|my|our|so)\s+(?:\w+\s+){0,2}?(?:answer|result)|\banswer|答案"
+    r"|^[ \t>*_]*A(?=:))(?:\s+(?:to|for|of)\s+(?:\w+\s+){0,5}?(?:question|problem|exercise))?[ \t*_`]*+"
+    r"(?:is|are|was|be|equals|[:=：是为]|would be|comes? (?:out )?to|\n)[ \t*_`]*+(?:is[ \t:]++)?+[:：]?+",
+    re.M | re.I,
 )
 TAGS = re.compile(r"</?(?:answer|final_answer|solution|p|br|b|strong)\s*/?>", re.I)
 RUN_WORDS = (
@@ -56,14 +58,20 @@ def answers(text: str) -> tuple[str, ...]:
     boxes = _boxes(shown)
     if boxes is not None:
         return boxes
-    tail = TAGS.sub(" ", shown[-TAIL:])
-    for found in (HASHES.findall(tail), None):
-        if found:
-            return _readings(found[-1])
-    phrases = [(m[1] if m[1].strip(" *_.:$") else m[2] or "") for m in PHRASE.finditer(tail)]
-    if phrases and phrases[-1].strip():
-        return _readings(phrases[-1])
-    return _last_expression(tail)
+    tail = TAGS.sub(" ", shown.rstrip()[-TAIL:])
+    if hashed := HASHES.findall(tail):
+        return _in_prose(hashed[-1])
+    said = _after_marker(tail)
+    return _in_prose(said) if said else _last_expression(tail)
+
+
+def _after_marker(text: str) -> str:
+    """The rest of the line behind the last marker, or the next line where nothing stands there."""
+    markers = list(MARKER.finditer(text))
+    if not markers:
+        return ""
+    lines = [line for line in text[markers[-1].end() :].split("\n", 8)[:8] if line.strip(" \t*_`.:$")]
+    return lines[0] if lines else ""
 
 
 def _shown(text: str) -> str | None:
@@ -130,26 +138,34 @@ def _braced(text: str, start: int) -> str | None:
 
 
 def _readings(text: str) -> tuple[str, ...]:
-    """The answer as it stands, and the expression at its start where words follow."""
+    """What a box holds: as it stands, and the formula or the words behind a marker in it."""
+    whole = text.strip()
+    found = [whole, _only_formula(whole) or "", _after_marker(whole)]
+    return tuple(dict.fromkeys(one.strip() for one in found if one.strip()))
+
+
+def _in_prose(text: str) -> tuple[str, ...]:
+    """An answer in a sentence: as it stands, and the formula or expression that it begins with or alone has."""
     whole = text.strip().strip("*_`").strip()
     whole = re.sub(r"^(?:is|are|equal to|equals|just|simply|therefore|thus|approximately|about)\s+(?=\S)", "", whole)
-    formula = _only_formula(whole)
     found = [whole]
-    start = RUN.match(whole.removeprefix("$") if formula is None else whole)
+    formula = _only_formula(whole)
+    start = RUN.match(whole)
     if formula is not None:
         found.append(formula)
-    elif start is not None and HAS_VALUE.search(start[0]) and start[0].strip() != whole:
+    elif start is not None and HAS_VALUE.search(start[0]):
         rest = whole[start.end() :]
-        if not re.match(r"\w*\s*(?:or|and|to)\b", rest):
+        if rest and start[0][-1].isspace() and not re.match(r"(?:or|and|to|if|through|is|are|isn't)\b", rest):
             found.append(_trimmed(start[0]))
-    elif len(numbers := re.findall(r"(?<![\w.])[-–−]?[$€£]?\d[\d,]*(?:\.\d+)?%?", whole)) == 1 and start is None:
-        found.append(numbers[0])
+    elif start is None and (alone := re.fullmatch(ONE_NUMBER, whole)):
+        found.append(alone[1])
     sentence = re.split(r"[.!?。！？](?=\s+[A-Z\\(])|。|\n", whole, maxsplit=1)[0].strip("* ")
     if sentence and sentence != whole:
         found.append(sentence)
     return tuple(dict.fromkeys(one for one in found if one.strip()))
 
 
+ONE_NUMBER = r"[A-Za-z' ]*\s([-–−]?[$€£]?\d[\d,]*(?:\.\d+)?%?)(?:\s[A-Za-z', ]*)?[.!]?"
 FORMULA = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]|\$\$(.+?)\$\$|\$([^$\n]+?)\$(?!\d)", re.S)
 
 
@@ -167,6 +183,7 @@ def _trimmed(run: str) -> str:
 
 def _last_expression(text: str) -> tuple[str, ...]:
     """The last formula or run of mathematics of the last line that has one."""
+    whole = text.strip().strip("*_` ")
     for line in reversed([line for line in text.splitlines() if line.strip()][-8:]):
         bare = line.strip().strip("*_` ")
         formulas = [next(g for g in m.groups() if g is not None) for m in FORMULA.finditer(bare)]
@@ -179,4 +196,7 @@ def _last_expression(text: str) -> tuple[str, ...]:
             return (
                 re.sub(r"\.\s.*$", "", runs[-1], flags=re.S) if re.search(r"\.\s+[A-Za-z]\b", runs[-1]) else runs[-1],
             )
-    return ()
+    if "\n" not in whole and len(whole) <= SHORT:  # one line of words is an answer in words
+        return (whole,) if whole else ()
+    last = whole.rpartition("\n")[2].strip("*_` ")
+    return (last,) if re.fullmatch(r"\(?[A-J]\)?\.?", last) else ()

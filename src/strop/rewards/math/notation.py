@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-MAX_LENGTH = 50_000  # characters of an answer; no honest one is longer
-MAX_DIGITS = 60_000  # of a number in it
+MAX_LENGTH = 30_000  # characters of an answer; no honest one is longer
+MAX_DIGITS = 30_000  # of a number in it
 CHUNK = 4000  # digits that int() takes at once, below its own limit
 
 Kind = Literal["num", "name", "fn", "op", "open", "close", "text", "unit", "begin", "end"]
@@ -103,7 +103,14 @@ def _is_factorial(text: str) -> bool:
 
 
 def _clean_latex(text: str) -> str:
-    text = text.replace("\\!", "").replace("{,}", "‚").replace("{.}", ".").replace("\\%", "%").replace("\\&", "&")
+    text = (
+        text.replace("\\!", "")
+        .replace("{,}", "‚")
+        .replace("{.}", ".")
+        .replace("{:}", ":")
+        .replace("\\%", "%")
+        .replace("\\&", "&")
+    )
     text = re.sub(r"\\(?:\{|lbrace(?![A-Za-z]))", "⦃", text)
     text = re.sub(r"\\(?:\}|rbrace(?![A-Za-z]))", "⦄", text)
     text = text.replace("\\\\", "↵")

@@ -38,6 +38,8 @@ def parse(tokens: Sequence[Token]) -> Expr:
     """The expression that all of `tokens` spell. NotMathError where they do not."""
     parser = Parser(tokens)
     value = parser.sum()
+    if parser.take("over"):
+        value = divided(value, parser.sum())
     if parser.at < len(tokens):
         raise NotMathError(f"cannot read on from {tokens[parser.at].value!r}")
     return value

@@ -34,6 +34,7 @@ from strop.rewards.math.shapes import (
 from strop.rewards.math.tokens import tokenize
 from strop.rewards.math.units import read_unit
 
+MAX_PARTS = 500
 SIGNS = ("=", "<", ">", "<=", ">=", "!=", "in", "≡", "≈")
 FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 OPENERS = re.compile(
@@ -87,6 +88,8 @@ def _split(tokens: Sequence[Token], at: tuple[str, ...]) -> tuple[list[list[Toke
     parts: list[list[Token]] = [[]]
     joints: list[str] = []
     depth = 0
+    if not any(token.value in at for token in tokens):
+        return [list(tokens)], []
     for token in tokens:
         if token.kind in ("open", "begin"):
             depth += 1
@@ -97,8 +100,8 @@ def _split(tokens: Sequence[Token], at: tuple[str, ...]) -> tuple[list[list[Toke
             joints.append(token.value)
         else:
             parts[-1].append(token)
-    if depth:
-        raise NotMathError("brackets that do not close")
+    if depth or len(parts) > MAX_PARTS:
+        raise NotMathError("brackets that do not close" if depth else "too many parts")
     kept = [part for part in parts if part]
     return kept, [j for j, part in zip(joints, parts[1:], strict=False) if part]
 
@@ -294,6 +297,8 @@ def _ordered(parts: list[list[Token]], signs: list[str]) -> Shape:
     if signs[0][0] == ">":
         parts, signs = parts[::-1], [FLIPPED[sign] for sign in reversed(signs)]
     exprs = [_single(part).expr for part in parts]
+    if len(exprs) == 2 and exprs[0][:2] == ("fn", "abs"):  # |x| < 3
+        exprs, signs = [negated(exprs[1]), exprs[0][2], exprs[1]], signs * 2
     pieces: tuple[Piece, ...] = WHOLE
     names = sorted({name for expr in exprs for name in symbols(expr)})
     if len(names) != 1:

@@ -23,7 +23,7 @@ from strop.rewards.math.notation import (
 )
 from strop.rewards.math.units import CURRENCY, UNIT_WORDS
 
-MAX_TOKENS = 8000
+MAX_TOKENS = 4500
 OPENS = {"(": "open", "[": "open", "{": "open", "⦃": "open", ")": "close", "]": "close", "}": "close", "⦄": "close"}
 PRODUCT_WORD = re.compile(r"[a-zA-Z]{2}|[xyzabcnmk]{3}|d[xyztu]")
 NOT_PRODUCTS = frozenset("is no if of at by to on so up us we he me my an as it do go ok or am pm yes".split())
