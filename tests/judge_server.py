@@ -6,9 +6,9 @@ decoding do: whatever is free in it (texts, choices) follows from the tokens the
 
 `POST /behave` sets what goes wrong: `plan`, a list of behaviours for the next requests, and `always`, one for all
 others. A behaviour is any of `status`, `retry_after`, `delay` (s), `text` (instead of the model's), `cut` (characters
-kept of the text), `choice` (taken wherever the schema allows it), `prefer` (the first answer that holds this text wins),
-`cut_body` (bytes kept of the HTTP body), `garbage` (share of replies that are none), `refuse` (text
-that a request must not hold, else 400). `GET /seen` tells all requests since, with times and how many ran at once.
+kept of the text), `choice` (taken wherever the schema allows it), `prefer` (the text of the answer that wins),
+`cut_body` (bytes kept of the HTTP body), `garbage` (share of replies that are none), `refuse` (text that a request must
+not hold, else 400). `GET /seen` tells all requests since, with their times and how many ran at once.
 """
 
 import argparse
