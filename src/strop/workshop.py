@@ -21,7 +21,7 @@ from strop.observability.sinks import Sinks
 from strop.rewards.reward_model import RewardModels
 from strop.scheduler.buffer import StepGroups
 from strop.scheduler.cadence import is_due
-from strop.scoring.budget import failure_of
+from strop.scoring.budget import failures_of, report
 from strop.storage.checkpoints import CheckpointFolder
 from strop.storage.records import Costs, RunFolder
 
@@ -97,11 +97,11 @@ def remarks_on(step: int, groups: StepGroups, metrics: Mapping[str, float]) -> l
     if metrics["truncated_share"] > MANY_TRUNCATED and step == groups.step == 1:
         share = 100 * metrics["truncated_share"]
         remarks.append(f"step 1: {share:.0f}% of the rollouts were cut off; raise sampling.max_tokens")
-    rollouts = [rollout for finished in groups.finished for rollout in finished.group.rollouts]
-    failures = Counter(reason for rollout in rollouts if (reason := failure_of(rollout)) is not None)
+    found = [finished.group for finished in groups.finished]
+    failures = failures_of(found)
     if failures:
-        reason, _ = failures.most_common(1)[0]
-        remarks.append(f"step {step}: {failures.total()} of {len(rollouts)} rollouts are left out, mostly: {reason}")
+        num_rollouts = sum(len(group.rollouts) for group in found)
+        remarks.append(f"step {step}: {len(failures)} of {num_rollouts} rollouts are left out: {report(failures)}")
     if not groups.groups:
         reasons = Counter(finished.drop_reason for finished in groups.finished)
         reason, count = reasons.most_common(1)[0]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from strop.core.batch import split_rollout
 from strop.core.protocols import Advantage, Credit, PerToken, ScaleState
-from strop.core.types import RolloutGroup, TokenOutputs
+from strop.core.types import Reward, Rollout, RolloutGroup, TokenOutputs
 
 Outputs = Mapping[str, Sequence[TokenOutputs]]
 Array = NDArray[np.float64]
@@ -26,8 +26,29 @@ MIN_STD = 1e-6  # below it a group has no spread, only float noise that a divisi
 
 
 def totals_of(group: RolloutGroup) -> Array:
-    """Rewards [G] of the trainable members."""
-    return np.array([rollout.total for rollout in group.trainable], np.float64)
+    """Rewards [G] of the trainable members. Where a score does not apply to a member, its mean over the members that it
+    applies to stands in, so that it neither pays nor costs: it leaves the sum and its own denominator in the baseline.
+    """
+    members = group.trainable
+    totals = np.array([rollout.total for rollout in members], np.float64)
+    for name in sorted({name for member in members for name in _reward(member).scores}):
+        values = _values_of(name, members)
+        absent = np.isnan(values)
+        if absent.any() and not absent.all():
+            weights = np.array([_reward(member).weights[name] for member in members])
+            totals[absent] += weights[absent] * values[~absent].mean()
+    return totals
+
+
+def _reward(member: Rollout) -> Reward:
+    assert member.reward is not None, "a trainable member has a reward"
+    return member.reward
+
+
+def _values_of(name: str, members: Sequence[Rollout]) -> Array:
+    """The score [G] of each member, NaN where it does not apply."""
+    scores = (_reward(member).scores.get(name) for member in members)
+    return np.array([np.nan if s is None or s.value is None else s.value for s in scores], np.float64)
 
 
 def leave_one_out(rewards: Array) -> Array:
@@ -131,15 +152,13 @@ class Gdpo:
     def _group(self, group: RolloutGroup) -> Array:
         members = group.trainable
         total = np.zeros(len(members))
-        names = {name for member in members if member.reward is not None for name in member.reward.scores}
-        for name in sorted(names):
-            rewards = [member.reward for member in members if member.reward is not None]
-            values = np.array([np.nan if (v := r.scores[name].value) is None else v for r in rewards])
+        for name in sorted({name for member in members for name in _reward(member).scores}):
+            values = _values_of(name, members)
             applies = ~np.isnan(values)
             if sample_std(values[applies]) < MIN_STD:
                 continue
             normal = (values[applies] - values[applies].mean()) / (sample_std(values[applies]) + self.eps)
-            total[applies] += rewards[0].weights[name] * normal
+            total[applies] += _reward(members[0]).weights[name] * normal
         return total
 
 

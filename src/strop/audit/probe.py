@@ -98,7 +98,7 @@ class Prober:
     def _read(self, rollout: Rollout, seconds: float) -> Probed:
         failure = failure_of(rollout)
         if failure is not None or rollout.reward is None:
-            return Probed(None, None, (), failure or "no reward was given", seconds)
+            return Probed(None, None, (), str(failure or "no reward was given"), seconds)
         scores = rollout.reward.scores
         values = tuple(scores[name].value for name in sorted(scores))
         return Probed(scores[self.domain.signal].value, rollout.reward.total, values, None, seconds)

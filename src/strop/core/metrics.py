@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, pstdev
 
-from strop.core.types import Metric, Rollout, RolloutGroup
+from strop.core.types import Metric, Rollout, RolloutGroup, Score
 
 
 def reduce_metrics(metrics: Iterable[Metric]) -> dict[str, float]:
@@ -21,11 +22,14 @@ def reduce_metrics(metrics: Iterable[Metric]) -> dict[str, float]:
 def group_metrics(groups: Iterable[RolloutGroup], signals: Mapping[str, str], version: int) -> list[Metric]:
     """What a step's groups say before any filtering: rewards, pass rate, signal, lengths and failures.
 
-    `infra_share` failed outside the policy; `skipped_share` could be marked neither right nor wrong.
+    `infra_share` failed outside the policy; `skipped_share` could be marked neither right nor wrong. Each named reward
+    has `score/NAME`, its mean, `score_std/NAME`, its standard deviation over the step, and `score_applies/NAME`, the
+    share of rollouts it applies to of those it did not fail on.
 
     Per domain under `domain/NAME/...` and over all. `signals` names each domain's right-or-wrong reward.
     """
     found: list[Metric] = []
+    groups = tuple(groups)
     for group in groups:
         signal = signals[group.task.domain]
         values = [v for r in group.trainable if (v := _score(r, signal)) is not None]
@@ -39,20 +43,32 @@ def group_metrics(groups: Iterable[RolloutGroup], signals: Mapping[str, str], ve
             found.append(Metric(name="turns", value=len(rollout.turns)))
             if rollout.total is not None:
                 found.extend(_both("reward", rollout.total, group))
-            found.extend(_score_metrics(rollout, group))
             for turn in rollout.turns:
                 ages = version - turn.completion.versions
                 found.append(Metric(name="staleness", value=float(ages.mean()) if len(ages) else 0.0))
         for value in values:
             found.extend(_both("pass_rate", float(value > 0), group))
+    return found + _dimension_metrics(groups)
+
+
+def _dimension_metrics(groups: Sequence[RolloutGroup]) -> list[Metric]:
+    """Mean, spread and applicable share of each named reward, over all and per domain."""
+    scores: defaultdict[tuple[str, str], list[Score]] = defaultdict(list)
+    for group in groups:
+        for rollout in group.rollouts:
+            for name, score in rollout.reward.scores.items() if rollout.reward is not None else ():
+                for where in ("", f"domain/{group.task.domain}/"):
+                    scores[where, name].append(score)
+    found = []
+    for (where, name), all_given in scores.items():
+        given = [score for score in all_given if score.outcome != "infra"]
+        values = [score.value for score in given if score.value is not None]
+        if values:
+            found.append(Metric(name=f"{where}score/{name}", value=fmean(values)))
+            found.append(Metric(name=f"{where}score_std/{name}", value=pstdev(values)))
+        if given:
+            found.append(Metric(name=f"{where}score_applies/{name}", value=len(values) / len(given)))
     return found
-
-
-def _score_metrics(rollout: Rollout, group: RolloutGroup) -> list[Metric]:
-    if rollout.reward is None:
-        return []
-    scores = rollout.reward.scores.items()
-    return [m for name, s in scores if s.value is not None for m in _both(f"score/{name}", s.value, group)]
 
 
 def _failed(rollout: Rollout) -> bool:

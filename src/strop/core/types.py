@@ -183,7 +183,10 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reward:
-    """Named scores and their weights. Scores that do not apply leave the sum; an infra score makes it unknown."""
+    """Named scores and their weights. Scores that do not apply leave the sum; an infra score makes it unknown.
+
+    In advantages a score that does not apply stands at the mean of those it applies to: it neither pays nor costs.
+    """
 
     scores: Mapping[str, Score]
     weights: Mapping[str, float]
@@ -194,11 +197,12 @@ class Reward:
 
     @property
     def total(self) -> float | None:
-        """The weighted sum of the scores that apply; None while an infra failure leaves it unknown, or none applies."""
+        """The weighted sum of the scores that apply; None while an infra failure leaves it unknown, or where no score
+        with a weight applies."""
         if any(score.outcome == "infra" for score in self.scores.values()):
             return None
-        values = [self.weights[n] * s.value for n, s in self.scores.items() if s.value is not None]
-        return float(sum(values)) if values else None
+        paid = [(w, v) for name, w in self.weights.items() if (v := self.scores[name].value) is not None]
+        return float(sum(w * v for w, v in paid)) if any(w for w, _ in paid) else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

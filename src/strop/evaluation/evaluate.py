@@ -54,7 +54,7 @@ async def evaluate(
             rollout = await attempt(domain, task, index, params)
         result = _result(rollout, task, index, domain.signal)
         if not isinstance(result, Result):
-            failures[domain.name] = failure_of(rollout) or f"reward {domain.signal!r} does not apply"
+            failures[domain.name] = str(failure_of(rollout) or f"reward {domain.signal!r} does not apply")
         progress(next(done), total)
         return result
 

@@ -157,16 +157,27 @@ def as_score(value: Any, reward: NamedReward, task: Task) -> Score:
 
 
 def compose(rewards: Sequence[NamedReward], scores: Sequence[Score]) -> Reward:
-    """Named scores with their weights. A score whose gate did not score above 0 counts 0."""
+    """Named scores with their weights. A score whose gate, after its own gate, is not above 0 counts 0.
+
+    Where the gate failed for infrastructure nobody knows, so the gated score is left out instead.
+    """
     named = {reward.name: score for reward, score in zip(rewards, scores, strict=True)}
-    for reward in rewards:
-        score = named[reward.name]
-        if reward.gate is None or score.value is None:
-            continue
-        gate = named[reward.gate]
-        if gate.value is None or gate.value <= 0:
-            named[reward.name] = replace(score, value=0.0, detail=f"gated by {reward.gate}")
-    return Reward(scores=named, weights={reward.name: reward.weight for reward in rewards})
+    gates = {reward.name: reward.gate for reward in rewards}
+    gated = {name: _gated(name, named, gates) for name in named}
+    return Reward(scores=gated, weights={reward.name: reward.weight for reward in rewards})
+
+
+def _gated(name: str, scores: Mapping[str, Score], gates: Mapping[str, str | None]) -> Score:
+    gate, score = gates[name], scores[name]
+    if gate is None or score.value is None:
+        return score
+    above = gate
+    while above is not None:
+        if scores[above].outcome == "infra":
+            return replace(score, value=None, outcome="not_applicable", detail=f"unknown, as its gate {above} failed")
+        above = gates[above]
+    opened = _gated(gate, scores, gates).value
+    return score if opened is not None and opened > 0 else replace(score, value=0.0, detail=f"gated by {gate}")
 
 
 def _typed(value: Any) -> str:

@@ -26,7 +26,9 @@ RUN_FILE = "run.json"
 LOCK_FILE = ".lock"
 COSTS_FILE = "seconds.json"
 NOT_SET = object()
-SCORE = pa.struct([("value", pa.float64()), ("outcome", pa.string()), ("detail", pa.string())])
+SCORE = pa.struct(
+    [("value", pa.float64()), ("outcome", pa.string()), ("detail", pa.string()), ("version", pa.string())]
+)
 SCHEMA = pa.schema(
     [
         ("run", pa.string()),
@@ -247,7 +249,7 @@ def _row(rollout: Rollout, task: Task, ticket: int) -> dict[str, Any]:
         "loss_mask": [s.loss_mask for s in samples],
         "sampled_logprobs": [s.sampled_logprobs for s in samples],
         "versions": [s.versions for s in samples],
-        "scores": [(n, {"value": s.value, "outcome": s.outcome, "detail": s.detail}) for n, s in scores],
+        "scores": [(n, {key: getattr(s, key) for key in SCORE.names}) for n, s in scores],
         "weights": list(reward.weights.items()) if reward is not None else [],
         "total": rollout.total,
         "finish_reason": rollout.turns[-1].completion.finish_reason if rollout.turns else None,
