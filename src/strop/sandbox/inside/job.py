@@ -4,6 +4,7 @@ Everything before `running` is reported is this file's own code; after it the pr
 what the zygote sees from outside counts.
 """
 
+import fcntl
 import json
 import os
 import random
@@ -20,20 +21,9 @@ import rootfs
 MEGABYTE = 1 << 20
 ADDRESS_SPACE_SLACK = 512 * MEGABYTE  # reserved, never used, by thread stacks and allocators
 FAILED = 125
+RULESET = 100  # a descriptor number beyond those that a job's set-up takes
 OWN_PROC = ("fd", "stat", "statm", "status", "maps", "limits")  # what a job sees of a /proc that is not its own
-WARM_SOURCE = """
-import sys
-def warm(x):
-    try:
-        return [f"{i}" for i in range(x)] + sorted({x: "a".split()})
-    except ValueError:
-        pass
-class Warm:
-    def warm(self, *args):
-        return len(args) and warm(2)
-if __name__ == "warm":
-    Warm().warm(1)
-"""
+WARM_SOURCE = "sum([len(str(1))])"
 WARM_JOB = '{"mode": "main", "calls": 0, "answers": false, "files": [["a", 1]], "limits": {"cpu": 1.5, "wall": 4.5}}'
 PYTHON_MODES = ("main", "calls", "solution", "tester", "same_process")
 
@@ -45,7 +35,7 @@ def prepare(report, stdio, settings, disk_bytes):
             os.dup2(descriptor, number)
         kept = report.fileno()
         os.dup2(kept, 3, inheritable=False)
-        os.closerange(4, 1 << 20)
+        _close_others(3, *(() if settings["ruleset"] is None else (settings["ruleset"],)))
         report = socket.socket(fileno=3)
         os.setsid()
         places = _own_place(settings, disk_bytes)
@@ -112,7 +102,24 @@ def _lock(settings):
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     version = settings["landlock"]
     if version:
-        landlock.restrict(landlock.make_ruleset(version, _file_rules(settings)))
+        ruleset = settings["ruleset"]
+        if ruleset is None:
+            ruleset = landlock.make_ruleset(version, _file_rules(settings))
+        landlock.restrict(ruleset)
+        os.close(ruleset)
+
+
+def shared_ruleset(settings):
+    """The Landlock rules of all jobs of a zygote, where they can be the same: making them opens 20 files.
+
+    Their place is then named by the folder that it is mounted in, so that its own top is kept by its owner alone.
+    """
+    if not settings["switch_user"] or not settings["landlock"]:
+        return None
+    ruleset = landlock.make_ruleset(settings["landlock"], _file_rules(settings))
+    high = fcntl.fcntl(ruleset, fcntl.F_DUPFD_CLOEXEC, RULESET)
+    os.close(ruleset)
+    return high
 
 
 def _file_rules(settings):
@@ -121,7 +128,10 @@ def _file_rules(settings):
     devices = landlock.READ_FILE | landlock.WRITE_FILE
     rules = [(path, landlock.READ) for path in settings["readable"]]
     rules += [(f"/dev/{name}", devices) for name in rootfs.DEVICES]
-    rules += [(f"{settings['box']}/{name}", everything) for name in rootfs.PLACES]
+    if settings["switch_user"]:
+        rules += [(os.path.dirname(settings["box"]), everything)]
+    else:
+        rules += [(f"{settings['box']}/{name}", everything) for name in rootfs.PLACES]
     if not settings["namespaces"]:
         rules += [(f"/proc/self/{name}", landlock.READ) for name in OWN_PROC]
     return rules

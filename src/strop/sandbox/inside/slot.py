@@ -39,6 +39,7 @@ class Slot:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         find = meters.namespace_pids if self.isolated else meters.descendants
         self.meter = cgroup or (meters.Sampler(find) if settings["proc"] else meters.Reaped())
+        settings["ruleset"] = job_process.shared_ruleset(settings)
         self.child = None
 
     def serve(self):
