@@ -70,9 +70,7 @@ def test_output_arrives_byte_for_byte(sandbox: LocalSandbox, output: bytes, erro
 @fuzz(60)
 @given(noise=NOISE, loading=st.booleans(), calling=st.booleans())
 def test_a_wrong_function_never_passes(sandbox: LocalSandbox, noise: bytes, loading: bool, calling: bool) -> None:
-    source = EVERYWHERE.format(
-        noise=noise, when="shout()" if loading else "", inside="shout()" if calling else "pass"
-    )
+    source = EVERYWHERE.format(noise=noise, when="shout()" if loading else "", inside="shout()" if calling else "pass")
     cases = tuple(FunctionCase(call=Call(args=(x,)), expected=2 * x) for x in (2, 5))
 
     async def run() -> None:
