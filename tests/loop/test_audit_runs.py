@@ -18,6 +18,7 @@ output = "runs"
 model = {{ path = "{model}" }}
 sampling = {{ max_tokens = 4 }}
 evaluation = {{ num_tasks = 1 }}
+audit = {{ budget_s = 60 }}
 rewards = [{{ name = "accuracy", use = "exact" }}]
 [[domains]]
 name = "sum"

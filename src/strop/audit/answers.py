@@ -159,16 +159,11 @@ def junk_answers(task: Task, gold: Gold | None, pool: Pool) -> list[Junk]:
     """Every kind of junk, bare and in the form that the domain's answers have (in the common forms, where unknown)."""
     draw = Random(task.id)
     forms = FORMS if gold is None else tuple(dict.fromkeys((gold.form, BARE)))
-    found = [
-        Junk("empty", ""),
-        Junk("blank", " \n"),
-        Junk("tool call", TOOL_CALL),
-        *(Junk("judge opener", opener) for opener in OPENERS),
-    ]
+    found = [Junk("empty", ""), Junk("blank", " \n")]
     for form in forms:
-        for junk in _contents(task, gold, pool, draw):
-            found.append(Junk(junk.kind, form.around(junk.text), junk.guess))
+        found += [Junk(junk.kind, form.around(junk.text), junk.guess) for junk in _contents(task, gold, pool, draw)]
         found += _lists(gold, pool, form, draw)
+    found += [Junk("tool call", TOOL_CALL), *(Junk("judge opener", opener) for opener in OPENERS)]
     return list({(junk.kind, junk.text): junk for junk in found}.values())
 
 

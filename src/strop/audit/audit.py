@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from random import Random
 
 from strop.audit.answers import Form, Gold, Junk, Pool, gold_candidates, junk_answers
@@ -28,7 +29,8 @@ from strop.core.types import Task
 
 POOL_TASKS = 500  # whose golds are listed, counted and swapped
 FIRST_GOLDS = 4  # tasks whose golds are scored whatever the time
-REPEATED_TASKS = 4  # whose answers are scored twice
+BLOCK = 3  # tasks that junk is given to together; fewer that are all paid could not be told from chance
+FIRST_BLOCK = 4  # times the budget may be overrun for the first block, in which all answers are scored twice
 MAX_ERRORS = 3  # after which a domain is given up
 
 
@@ -60,7 +62,7 @@ class _Tally:
     pairs: list[tuple[float | None, float | None, str]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     errors: list[tuple[str, str, str]] = field(default_factory=list)  # task, answer, what went wrong
-    num_tasks: int = 0
+    tasks: set[str] = field(default_factory=set)
     form: Form | None = None
 
     @property
@@ -75,17 +77,19 @@ async def audit_domain(domain: Domain, effort: Effort, source: TaskSource | None
     pool = Pool.of(drawn(source, POOL_TASKS))
     waits = tuple(replace(r, timeout_s=min(r.timeout_s, effort.max_wait_s)) for r in domain.rewards)
     prober = Prober(replace(domain, rewards=waits))
-    ends_s = time.monotonic() + effort.seconds
+    started_s = time.monotonic()
     tally = _Tally()
-    for number, task in enumerate(chosen[:FIRST_GOLDS]):
-        await _try_gold(prober, task, tally, repeat=number < REPEATED_TASKS)
-    for number, task in enumerate(chosen):
-        if tally.given_up or (number and time.monotonic() > ends_s):
+    for task in chosen[:FIRST_GOLDS]:
+        await _try_gold(prober, task, tally, repeat=True)
+    for start in range(0, len(chosen), BLOCK):
+        block = chosen[start : start + BLOCK]
+        ends_s = started_s + effort.seconds * (1 if start else FIRST_BLOCK)
+        if tally.given_up or time.monotonic() > ends_s:
             break
-        if task.id not in tally.golds:
-            await _try_gold(prober, task, tally, repeat=False)
-        await _try_junk(prober, task, tally, pool, ends_s, repeat=number < REPEATED_TASKS)
-        tally.num_tasks += 1
+        for task in block:
+            if task.id not in tally.golds:
+                await _try_gold(prober, task, tally, repeat=False)
+        await _try_junk(prober, block, tally, pool, ends_s, repeat=start == 0)
     return _judged(domain, tally, pool, effort)
 
 
@@ -125,12 +129,17 @@ async def _try_gold(prober: Prober, task: Task, tally: _Tally, *, repeat: bool) 
     tally.golds[task.id] = (gold if right else None, score)
 
 
-async def _try_junk(prober: Prober, task: Task, tally: _Tally, pool: Pool, ends_s: float, *, repeat: bool) -> None:
-    gold, score = tally.golds.get(task.id, (None, None))
-    candidates = gold_candidates(task, tally.form)
-    answers = junk_answers(task, gold or (candidates[0] if candidates else None), pool)
-    Random(task.id).shuffle(answers)  # so that a short budget sees other kinds with every task
-    for junk in answers:
+async def _try_junk(
+    prober: Prober, block: Sequence[Task], tally: _Tally, pool: Pool, ends_s: float, *, repeat: bool
+) -> None:
+    """Each piece of junk to all tasks of the block, before the next: what is seen at all is seen often enough."""
+    said = []
+    for task in block:
+        gold, score = tally.golds.get(task.id, (None, None))
+        candidates = gold_candidates(task, tally.form)
+        likely = gold or (candidates[0] if candidates else None)
+        said.append([(task, junk, gold, score) for junk in junk_answers(task, likely, pool)])
+    for task, junk, gold, score in (one for row in zip_longest(*said) for one in row if one is not None):
         if tally.given_up or time.monotonic() > ends_s:
             return
         probed = await _score(prober, task, junk.text, tally, repeat=repeat)
@@ -151,6 +160,7 @@ def _row(junk: Junk, gold: Gold | None) -> str:
 
 async def _score(prober: Prober, task: Task, text: str, tally: _Tally, *, repeat: bool) -> Probed:
     probed = await prober(task, text)
+    tally.tasks.add(task.id)
     tally.seconds.append(probed.seconds)
     if probed.error is not None:
         tally.errors.append((task.id, text, probed.error))
@@ -182,7 +192,7 @@ def _judged(domain: Domain, tally: _Tally, pool: Pool, effort: Effort) -> Domain
     p50_ms, max_ms = times_ms(tally.seconds)
     return DomainAudit(
         domain=domain.name,
-        num_tasks=tally.num_tasks,
+        num_tasks=len(tally.tasks),
         num_scores=len(tally.seconds),
         num_golds=len(golds),
         gold_mean=sum(known) / len(known) if known else None,
