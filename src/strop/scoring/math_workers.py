@@ -20,5 +20,5 @@ def open_math_workers(workers: int = 2, deadline_s: float = 2.0, memory_bytes: i
 
 @cache
 def math_workers() -> WorkerPool:
-    """The workers that all rewards of this process share; none starts before the first call, all end with the process."""
+    """The workers that all rewards of this process share; none starts before the first call, all end with it."""
     return open_math_workers()

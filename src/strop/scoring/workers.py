@@ -56,7 +56,7 @@ class WorkerPool:
 
     Each call has `deadline_s` from the moment a worker has it; each worker has `memory_bytes` of address space and is
     replaced after `max_calls` calls. A call that fails is tried again behind those that wait, so that it delays each of
-    them by one deadline at most. Any event loop may call; `close` ends the workers, and so does the end of this process.
+    them by one deadline at most. Any event loop may call; `close` ends the workers, as does the end of this process.
     """
 
     target: str

@@ -3,8 +3,9 @@
 1. Thinking is not read: all up to the last `</think>` is dropped, and an unclosed `<think>` leaves nothing. Where
    `<answer>` tags stand, only what the last pair holds is read. Fenced code is not read.
 2. The last `\\boxed{...}` (or `\\fbox`). Boxes that follow each other with nothing but commas and joining words between
-   them are one answer of several values. Boxes that differ otherwise are no answer, unless the text between the last two
-   takes back what went before (wait, correcting, the right value, ...): then the last one counts. An empty box is none.
+   them are one answer of several values. Boxes that differ otherwise are no answer, unless the text between the last
+   two takes back what went before (wait, correcting, the right value, ...): then the last one counts. An empty box is
+   none.
 3. The last `#### ...` line.
 4. The last `final answer: ...`, `the answer is ...`, `answer = ...`, in that order of words or at a line's start.
 5. The last expression of the last line, or of the last line before it that has one.

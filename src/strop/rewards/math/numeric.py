@@ -12,7 +12,6 @@ from typing import Any
 
 import mpmath
 
-
 from strop.rewards.math.compare import exact_equal
 from strop.rewards.math.exact import UndecidedError, UndefinedError, evaluate
 from strop.rewards.math.parse import Expr

@@ -155,7 +155,7 @@ class Parser:
         return value
 
     def exponent(self) -> Expr:
-        """`^` binds one digit in LaTeX (`2^10` without braces is the calculator's 10), a group, or a sign and either."""
+        """`^` binds one digit in LaTeX (bare `2^10` is the calculator's 10), a group, or a sign and either."""
         sign = 1
         while self.peek("+", "-"):
             sign = -sign if self.next().value == "-" else sign

@@ -14,7 +14,7 @@ from strop.rewards.math.extract import answers
 
 @dataclass(frozen=True)
 class MathReward:
-    """1 when the answer in the rollout's text is equivalent to `task.reference` (or to one of them, where it is a list).
+    """1 when the answer in the rollout's text is equivalent to `task.reference` (to one of them, where it is a list).
 
     Most pairs are decided here, exactly; the rest go to `math_workers`, which call `symbolic.decide` in processes
     of their own. An answer that makes those overrun or die scores 0 (`timeout`, `crash`); dead workers are `infra`.
