@@ -1,4 +1,4 @@
-"""The inside of a worker: `python -m strop.scoring.worker_process MODULE:FUNCTION MEMORY_BYTES ALARM_S`.
+"""The inside of a worker: `python -P worker_process.py MODULE:FUNCTION MEMORY_BYTES ALARM_S`.
 
 Reads one JSON list of arguments a line from stdin and writes one JSON object a line, `{"value": ...}` or
 `{"error": ...}`. What the function prints goes nowhere. It ends with its stdin.

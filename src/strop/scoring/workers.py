@@ -22,12 +22,14 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from strop.core.errors import InfraError
 from strop.core.types import JSON
 from strop.core.workers import WorkerOutcome
 
+INSIDE = Path(__file__).with_name("worker_process.py")  # as a file: nothing but the target is imported
 START_S = 60.0  # for the imports of a worker and its known call
 MAX_REPLY = 1 << 20
 ALARM_MARGIN_S = 5
@@ -165,7 +167,7 @@ class _Worker:
 
     def __init__(self, target: str, memory_bytes: int, alarm_s: int) -> None:
         self.calls = 0
-        command = [sys.executable, "-m", "strop.scoring.worker_process", target, str(memory_bytes), str(alarm_s)]
+        command = [sys.executable, "-P", str(INSIDE), target, str(memory_bytes), str(alarm_s)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
         )
