@@ -105,6 +105,7 @@ def render_pairs(
     pairs: Sequence[PreferencePair], renderer: ChatRenderer, max_context: int, where: str
 ) -> list[RenderedPair]:
     """DataError names the pair that the chat template refuses, or that is longer than `max_context` tokens."""
+    _check_tokens(pairs[:CHUNK], renderer, where)
     rendered = []
     for number, pair in enumerate(pairs, start=1):
         try:
@@ -131,6 +132,25 @@ def _sample(pair: PreferencePair, answer: Answer, renderer: ChatRenderer) -> Tra
     turns = sum(message.role == "assistant" for message in answer.messages)
     own = np.arange(len(sample)) >= starts[max(0, len(starts) - turns)]
     return replace(sample, loss_mask=sample.loss_mask & own)
+
+
+def _check_tokens(pairs: Sequence[PreferencePair], renderer: ChatRenderer, where: str) -> None:
+    """DataError where tokens that were sampled do not say what they said: they are another tokenizer's."""
+    answers = [answer for pair in pairs for answer in (pair.chosen, pair.rejected)]
+    known = [answer for answer in answers if answer.sample is not None and answer.text.strip()]
+    if known and not any(_says_its_text(answer, renderer) for answer in known):
+        raise DataError(f"{where}: its rollouts were sampled with another tokenizer; take a run of this model's family")
+
+
+def _says_its_text(answer: Answer, renderer: ChatRenderer) -> bool:
+    """Of the first turn alone, which the text begins with; one that calls a tool says something else."""
+    if answer.sample is None:
+        return True
+    mask = answer.sample.loss_mask
+    first = int(mask.argmax())
+    length = int((~mask[first:]).argmax()) or len(mask) - first
+    said = renderer.decode(answer.sample.token_ids[first : first + length].tolist()).strip()
+    return "<tool_call>" in said or (said != "" and answer.text.strip().startswith(said))
 
 
 def _seen(answer: Answer, sample: TrainingSample, renderer: ChatRenderer) -> Seen:

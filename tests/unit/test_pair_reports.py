@@ -10,7 +10,7 @@ from rich.console import Console
 from strop.core.errors import DataError
 from strop.core.pairs import Answer, PreferencePair
 from strop.core.seeds import shuffled_places
-from strop.core.types import Message
+from strop.core.types import Message, TrainingSample
 from strop.engines.renderer import ChatRenderer
 from strop.evaluation.pairs import PairReport, PairResult, Seen, baseline_margins, pair_table
 from strop.preference import pair_batches, render_pairs
@@ -68,6 +68,32 @@ def test_only_the_answer_is_learned_from_and_its_end_token_is_last():
 def test_a_pair_that_does_not_fit_is_named():
     with pytest.raises(DataError, match=r"here, pair 2: has \d+ tokens and the context 60: shorten it"):
         render_pairs([pair(), pair(chosen=("long " * 20,))], renderer(), 60, "here")
+
+
+def sampled(text, ids, *later):
+    """An answer as a run recorded it: `ids` after a prompt of two, then what came later."""
+    ids = [1, 2, *ids, *(token for turn in later for token in (3, *turn))]
+    mask = [False, False] + [True] * (len(ids) - 2)
+    for turn in later:
+        mask[len(ids) - len(turn) - 1] = False
+    sample = TrainingSample(token_ids=ids, loss_mask=mask, versions=[-1] * len(ids))
+    return Answer(messages=(Message(role="assistant", content=text),), sample=sample)
+
+
+def test_rollouts_of_another_tokenizer_are_refused():
+    def ids(text):
+        return make_tokenizer()(text)["input_ids"]
+
+    def of(*answers):
+        return PreferencePair(id="rollouts-00", prompt=said("q"), chosen=answers[0], rejected=answers[1])
+
+    good = sampled(" yes", ids(" yes<|im_end|>"))
+    render_pairs([of(good, sampled("", ids("<|im_end|>")))], renderer(), 512, "here")
+    render_pairs([of(sampled("a\n\nuser: b\n\nc", ids("a"), ids("c")), sampled("", []))], renderer(), 512, "here")
+    render_pairs([of(sampled("x", ids("<tool_call>{}</tool_call>x")), sampled("", []))], renderer(), 512, "here")
+    for other in ([5, 6, 7], [10**6, 10**6]):
+        with pytest.raises(DataError, match="here: its rollouts were sampled with another tokenizer"):
+            render_pairs([of(sampled("words", other), sampled("more", other[:1]))], renderer(), 512, "here")
 
 
 def test_batches_take_every_pair_once_an_epoch_with_its_margin_and_reference():
