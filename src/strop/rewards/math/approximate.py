@@ -101,7 +101,7 @@ def in_radians(argument: Expr, value: complex) -> complex:
 
 
 def magnitude(expr: Expr) -> float | None:
-    """log10 of the absolute value of a product, power or factorial however large, to a part in a thousand; else None."""
+    """log10 of the absolute value of a product, power or factorial however large, to a part in a thousand, or None."""
     try:
         return _magnitude(expr)
     except (OverflowError, ValueError, ZeroDivisionError):
