@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from strop.algorithms.constraint import check_constraints
 from strop.algorithms.loss import Teach
 from strop.algorithms.presets import make_algorithm
 from strop.config.resolve import ENVIRONMENTS, REWARDS, TASKS, check_takes, locate, make, make_callable, parameters_of
@@ -253,6 +254,7 @@ def build_algorithm(stage: StageConfig, domains: Sequence[Domain]) -> Algorithm:
                 f"stage {stage.title!r}, domain {domain.name!r}: temperature 0 or top_k 1 repeats one answer, so no "
                 "group can teach anything; raise it"
             )
+    check_constraints(config.constraint, {r.name for d in domains for r in d.rewards}, f"stage {stage.title!r}")
     return make_algorithm(
         config,
         max_tokens=max(d.max_rollout_tokens or d.sampling.max_tokens * d.max_turns for d in domains),

@@ -107,11 +107,14 @@ class Run:
         }
 
     def measure(self, step: StepGroups) -> dict[str, float]:
-        """What the step's rollouts say, dropped groups included."""
+        """What the step's rollouts say, dropped groups included; the multipliers of constraints move by it."""
         signals = {name: domain.signal for name, domain in self.domains.items()}
         groups = [finished.group for finished in step.finished]
         metrics = reduce_metrics(group_metrics(groups, signals, self.learner.version))
         check_infra_budget(groups, self.max_infra_share)
+        for constraint in self.algorithm.constraints:
+            self.scale, found = constraint(groups, self.scale)
+            metrics |= found
         return {**metrics, "groups_dropped": float(len(groups) - len(step.groups)), "backlog": self.buffer.backlog}
 
     def _assert_fresh(self, samples: Sequence[TrainingSample]) -> None:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from strop.algorithms.advantage import DomainScaled, Gae, Gdpo, Grpo, ReinforcePlusPlus, Rloo
+from strop.algorithms.constraint import Constrained, Constraint
 from strop.algorithms.keep import KeepAll, KeepSignal
 from strop.algorithms.kl import KlInReward
 from strop.algorithms.loss import Cispo, EntropyBonus, Gspo, Importance, KlPenalty, PpoClip, Reinforce, ValueLoss
@@ -91,10 +92,14 @@ def make_algorithm(
         needs.append("reference")
     if uses_values:
         needs.append("value")
-    keep = KeepSignal(dict(signals), min_group) if config.keep == "signal" and min_group > 1 else KeepAll(min_group)
+    constraints = tuple(Constraint(**constraint.model_dump()) for constraint in config.constraint)
+    also = tuple(constraint.reward for constraint in constraints)
+    signal = config.keep == "signal" and min_group > 1
+    keep = KeepSignal(dict(signals), min_group, also) if signal else KeepAll(min_group)
+    advantage = _advantage(config, advantage_name)
     return Algorithm(
         name=config.preset,
-        advantage=_advantage(config, advantage_name),
+        advantage=Constrained(advantage, constraints) if constraints else advantage,
         loss=_loss(config, preset, importance, uses_values),
         keep=keep,
         aggregation=config.aggregation or preset.aggregation,
@@ -104,6 +109,7 @@ def make_algorithm(
         geometric_mask=geometric,
         mask_truncated=config.mask_truncated,
         domain_normaliser=_or(config.domain_normaliser, preset.domain_normaliser),
+        constraints=constraints,
     )
 
 

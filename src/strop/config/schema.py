@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from strop.config.constraint import ConstraintConfig
 from strop.config.pairs import PreferenceConfig, RewardModelConfig
 from strop.config.section import Section, file_name, possible_temperature
 from strop.core.errors import ConfigError
@@ -136,7 +137,10 @@ class DomainConfig(Section):
 
 
 class AlgorithmConfig(Section):
-    """A preset name, with any of its choices replaced. None keeps the preset's choice."""
+    """A preset name, with any of its choices replaced. None keeps the preset's choice.
+
+    `constraint` is one table or a list of them.
+    """
 
     preset: str = "strop"
     advantage: str | Callable[..., Any] | None = None
@@ -157,6 +161,21 @@ class AlgorithmConfig(Section):
     value_coef: float = Field(0.5, ge=0)
     value_clip: float = Field(0.2, gt=0)
     keep: Literal["signal", "all"] = "signal"
+    constraint: tuple[ConstraintConfig, ...] = ()
+
+    @field_validator("constraint", mode="before")
+    @classmethod
+    def _one_or_several(cls, given: Any) -> Any:
+        return (given,) if isinstance(given, Mapping | ConstraintConfig) else given
+
+    @field_validator("constraint")
+    @classmethod
+    def _distinct(cls, constraints: tuple[ConstraintConfig, ...]) -> tuple[ConstraintConfig, ...]:
+        names = [constraint.reward for constraint in constraints]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"two constraints are on the reward {twice!r}: keep one")
+        return constraints
 
 
 class LanguageConfig(Section):

@@ -224,7 +224,7 @@ class Domain:
     signal: str = "accuracy"
 
 
-ScaleState = Mapping[str, float]  # running reward spread per domain
+ScaleState = Mapping[str, float]  # running reward spread per domain, and the multipliers of constraints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -253,6 +253,8 @@ class Credit:
     scale: ScaleState
 
 
+# a step's groups, dropped ones included -> the state with its multiplier moved, and what to log
+ConstraintFn = Callable[[Sequence[RolloutGroup], ScaleState], tuple[ScaleState, Mapping[str, float]]]
 # groups, then outputs by name with one entry per sample in the order of samples_of(groups)
 AdvantageFn = Callable[[Sequence[RolloutGroup], Mapping[str, Sequence[TokenOutputs]], ScaleState], Credit]
 
@@ -286,7 +288,7 @@ class Algorithm:
     `needs` names the learner outputs it asks for (`old`, `reference`, `value`). `min_group` is the smallest number of
     trainable members its baseline can work with. `geometric_mask` leaves out samples whose |mean log ratio| between
     learner and sampler is out of bounds; it needs `old`. `mask_truncated` leaves truncated rollouts out of the loss,
-    of every denominator and of the baseline.
+    of every denominator and of the baseline. `constraints` see every step before the advantages are formed.
     """
 
     name: str
@@ -300,3 +302,4 @@ class Algorithm:
     geometric_mask: bool = False
     mask_truncated: bool = False
     domain_normaliser: bool = False
+    constraints: tuple[ConstraintFn, ...] = ()
