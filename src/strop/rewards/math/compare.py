@@ -8,10 +8,10 @@ from fractions import Fraction
 from functools import partial
 
 from strop.rewards.math.approximate import NoFloatError, approximate, magnitude, real
-from strop.rewards.math.exact import UndecidedError, UndefinedError, Value, evaluate, mul, same
-from strop.rewards.math.notation import NotMathError
+from strop.rewards.math.exact import UndecidedError, UndefinedError, evaluate, same
 from strop.rewards.math.parse import Expr, negated
 from strop.rewards.math.read import as_pieces
+from strop.rewards.math.relations import holds_matrix, matrix_rows, same_relation
 from strop.rewards.math.shapes import (
     Group,
     Named,
@@ -87,7 +87,7 @@ def equivalent(gold: Shape, given: Shape, oracle: Oracle = exact_equal) -> bool 
     if isinstance(gold, Named) or isinstance(given, Named):
         return _named(gold, given, oracle)
     if isinstance(gold, Relation) or isinstance(given, Relation):
-        return isinstance(gold, Relation) and isinstance(given, Relation) and _relations(gold, given)
+        return isinstance(gold, Relation) and isinstance(given, Relation) and same_relation(gold, given)
     if isinstance(gold, Region) or isinstance(given, Region):
         return _regions(gold, given, oracle)
     if isinstance(gold, Group) and isinstance(given, Group):
@@ -164,7 +164,7 @@ def _singles(gold: Single, given: Single, oracle: Oracle) -> bool | None:
 
 
 def _values(left: Expr, right: Expr, gold: Single, given: Single, oracle: Oracle) -> bool | None:
-    if left[0] == "matrix" or right[0] == "matrix" or _holds_matrix(left) or _holds_matrix(right):
+    if left[0] == "matrix" or right[0] == "matrix" or holds_matrix(left) or holds_matrix(right):
         return _matrices(left, right, oracle)
     for shape, other in ((gold, right), (given, left)):
         if (
@@ -200,34 +200,8 @@ def _rounds(value: Expr, other: Expr, places: tuple[int, int]) -> bool:
     return abs(float(exact) - number) < unit
 
 
-def _holds_matrix(expr: Expr) -> bool:
-    return expr[0] in ("add", "mul") and any(p[0] == "matrix" or _holds_matrix(p) for p in expr[1:])
-
-
-def _rows(expr: Expr) -> list[list[Expr]] | None:
-    """The cells of a matrix, a number times one, or a sum of them."""
-    if expr[0] == "matrix":
-        return [list(row) for row in expr[1:]]
-    if expr[0] == "mul":
-        inner = [(place, rows) for place, part in enumerate(expr[1:]) if (rows := _rows(part)) is not None]
-        if len(inner) != 1:
-            return None
-        place, rows = inner[0]
-        others = [part for k, part in enumerate(expr[1:]) if k != place]
-        return [[("mul", *others, cell) for cell in row] for row in rows]
-    if expr[0] == "add":
-        terms = [_rows(part) for part in expr[1:]]
-        if any(t is None or [len(r) for r in t] != [len(r) for r in terms[0] or []] for t in terms):
-            return None
-        return [
-            [("add", *cells) for cells in zip(*rows, strict=True)]
-            for rows in zip(*[t for t in terms if t is not None], strict=True)
-        ]
-    return None
-
-
 def _matrices(left: Expr, right: Expr, oracle: Oracle) -> bool | None:
-    a, b = _rows(left), _rows(right)
+    a, b = matrix_rows(left), matrix_rows(right)
     if a is None or b is None or [len(r) for r in a] != [len(r) for r in b]:
         return False
     return _all(oracle(x, y) for p, q in zip(a, b, strict=True) for x, y in zip(p, q, strict=True))
@@ -314,7 +288,7 @@ def _named(gold: Shape, given: Shape, oracle: Oracle) -> bool | None:
     assert isinstance(named, Named)
     if isinstance(other, Relation):
         relation = _as_relation(named)
-        return relation is not None and _relations(relation, other)
+        return relation is not None and same_relation(relation, other)
     if len(named.values) == 1:
         value = next(iter(named.values.values()))
         if isinstance(other, Region) and other.name and other.name not in named.values:
@@ -344,7 +318,7 @@ def _both_named(gold: Named, given: Named, oracle: Oracle) -> bool | None:
         return False
     if not all(_speaks_of_others(named) for named in (gold, given)):
         return False
-    return _relations(relations[0], relations[1])
+    return same_relation(relations[0], relations[1])
 
 
 def _speaks_of_others(named: Named) -> bool:
@@ -365,36 +339,6 @@ def _as_relation(named: Named) -> Relation | None:
     return Relation(("add", ("sym", name), negated(value.expr)), "=")
 
 
-def _relations(gold: Relation, given: Relation) -> bool | None:
-    """Differences in a constant proportion: positive, where the sign is not `=`."""
-    if gold.sign != given.sign:
-        return False
-    if symbols(gold.difference) != symbols(given.difference):
-        return False
-    try:
-        left, right = evaluate(gold.difference), evaluate(given.difference)
-        factor = _proportion(left, right)
-    except (UndecidedError, NotMathError):
-        return None
-    except UndefinedError:
-        return False
-    if factor is None:
-        return None if left.opaque or right.opaque else False
-    return gold.sign == "=" or factor > 0
-
-
-def _proportion(left: Value, right: Value) -> Fraction | None:
-    """The rational q with left = q · right, of the numerators where quotients are set to 0."""
-    a, b = Value(left.num), Value(right.num)
-    if not a.num or not b.num:
-        return Fraction(1) if not a.num and not b.num else None
-    if set(a.num) != set(b.num):
-        return None
-    monomial = next(iter(a.num))
-    factor = a.num[monomial] / b.num[monomial]
-    return factor if same(a, mul(b, Value({(): factor}))) else None
-
-
 def _mixed_kinds(gold: Shape, given: Shape, oracle: Oracle) -> bool | None:
     """A value against a group: a set of one, a ratio as a fraction, a vector as a tuple."""
     single, group = (gold, given) if isinstance(gold, Single) else (given, gold)
@@ -406,7 +350,7 @@ def _mixed_kinds(gold: Shape, given: Shape, oracle: Oracle) -> bool | None:
     if group.kind == "ratio" and len(group.parts) == 2 and not _is_clock(group) and single.unit is None:
         over, under = (part.expr for part in group.parts if isinstance(part, Single))
         return oracle(single.expr, ("mul", over, ("inv", under)))
-    rows = _rows(single.expr)
+    rows = matrix_rows(single.expr)
     if rows is None or group.kind not in ("()", "[]"):
         return False
     if 1 in (len(rows), len(rows[0])):
