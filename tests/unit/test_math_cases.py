@@ -53,7 +53,7 @@ LONG = {
 
 @pytest.fixture(scope="module")
 def reward():
-    pool = open_math_workers(workers=1, deadline_s=20.0)
+    pool = open_math_workers(workers=1, deadline_s=4.0)
     yield MathReward(math_workers=pool.call)
     pool.close()
 

@@ -7,7 +7,7 @@ from functools import cache
 from strop.scoring.workers import Canary, WorkerPool
 
 DECIDE = "strop.rewards.math.symbolic:decide"
-KNOWN = Canary((r"\sqrt{2}+\sqrt{3}", [r"\sqrt{5+2\sqrt{6}}"]), True)
+KNOWN = Canary((r"\frac{1}{3}", [r"\int_0^1 x^2 dx"]), True)  # it imports all that later calls may need
 MEMORY_BYTES = 2 << 30  # address space: the libraries alone take a few hundred MiB of it
 
 
