@@ -67,9 +67,13 @@ def test_the_command_says_which_domain_fails_and_ends_with_2(place, capsys):
     code, out, _ = call(capsys, "audit", "run.toml")
     assert code == 0 and "sum" in out and "largest" in out and "fail" not in out
     code, out, _ = call(capsys, "audit", "run.toml", BROKEN)
-    assert code == 2 and "every option listed" in out
+    assert code == 2 and "scores 1.00" in " ".join(out.split())
     code, out, _ = call(capsys, "audit", "run.toml", BROKEN, "--json")
-    assert code == 2 and json.loads(out)["failed"] == ["largest"]
+    found = json.loads(out)
+    assert code == 2 and found["failed"] == ["largest"]
+    [largest] = [domain for domain in found["domains"] if domain["domain"] == "largest"]
+    paid = {row["kind"] for row in largest["junk"] if row["low"] > row["limit"]}
+    assert {"every option listed, formed", "the prompt, formed"} <= paid
     assert call(capsys, "audit", "run.toml", BROKEN, ACCEPT)[0] == 0
     assert call(capsys, "audit", "run.toml", BROKEN, "--domain", "sum")[0] == 0
     code, _, err = call(capsys, "audit", "run.toml", "--domain", "summ")
@@ -96,7 +100,7 @@ def test_training_refuses_a_domain_that_fails_unless_it_is_accepted_by_name(plac
     code, _, err = call(capsys, "train", "run.toml", "--quiet", BROKEN)
     line = err.strip()
     assert code == 2 and "\n" not in line
-    for part in ("domain 'largest'", "every option listed", 'audit.accept = ["largest"]', "tasks seen"):
+    for part in ("domain 'largest'", "scores 1.00", 'audit.accept = ["largest"]', "tasks seen"):
         assert part in line
     with caplog.at_level(logging.WARNING):
         code, _, err = call(capsys, "train", "run.toml", "--quiet", BROKEN, ACCEPT)
@@ -104,7 +108,7 @@ def test_training_refuses_a_domain_that_fails_unless_it_is_accepted_by_name(plac
     assert "domain 'largest' fails its audit" in caplog.text and "domain 'sum'" not in caplog.text
     [kept] = (place / "runs").glob("*/audit.json")
     found = json.loads(kept.read_text())
-    assert found["sum"]["line"] is None and found["sum"]["num_tasks"] > 0 and "every option" in found["largest"]["line"]
+    assert found["sum"]["line"] is None and found["sum"]["num_tasks"] > 0 and "scores 1.00" in found["largest"]["line"]
 
 
 def test_what_was_found_is_kept_until_reward_domain_or_bound_change(place, monkeypatch):
