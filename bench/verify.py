@@ -4,8 +4,8 @@
 
 CASES holds gold, prediction, equivalent (and scored, false for rows that do not count) a line; the GSM8K file is the
 one that its authors publish with solutions of four models and whether each is right. Every contestant gets the same
-rows in the same run, in one process, its time taken as CPU seconds of that process; the two that run math-verify do so
-with a deadline of `--deadline` seconds a pair, kept by a signal, since some pairs never return. `strop, two workers` is
+rows in the same run, in one process of its own, its time taken as CPU seconds of that process; an overdue pair is
+killed after `--deadline` seconds, counts as that many, and as not equivalent. `strop, two workers` is
 wall time of what `strop verify math` does. Compare ratios, never times of different runs.
 """
 
@@ -15,10 +15,12 @@ import argparse
 import asyncio
 import json
 import logging
-import signal
+import multiprocessing
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +30,6 @@ from strop.scoring.math_workers import open_math_workers
 
 Row = tuple[str, str, bool]
 MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
-
-
-class OverdueError(Exception):
-    """The pair did not end within the deadline."""
 
 
 @dataclass
@@ -81,30 +79,57 @@ def trl_accuracy(gold: str, text: str) -> bool:
     return bool(wanted) and bool(verify(wanted, found, timeout_seconds=None))
 
 
-def _overdue(*_: object) -> None:
-    raise OverdueError
-
-
-def measure(name: str, compare: Callable[[str, str], bool], rows: list[Row], deadline_s: float) -> Result:
-    """Each pair in turn, in this process."""
-    result = Result(name, len(rows))
-    signal.signal(signal.SIGALRM, _overdue)
+def _serve(name: str, pipe: Connection) -> None:
+    """The inside of a contestant's process: pairs in, the answer (None: it raised) and its CPU seconds out."""
+    logging.getLogger("math_verify").setLevel(logging.CRITICAL)
+    compare = CONTESTANTS[name]
     compare("1", "\\boxed{1}")  # the imports are no part of it
-    started = time.process_time()
-    for gold, text, equivalent in rows:
-        said: bool | None = None
+    pipe.send(None)
+    while True:
+        gold, text = pipe.recv()
+        started = time.process_time()
         try:
-            signal.setitimer(signal.ITIMER_REAL, deadline_s)
-            said = compare(gold, text)
-        except OverdueError:
-            result.overdue += 1
+            said: bool | None = compare(gold, text)
         except Exception:  # counted: a contestant's failure is a result
-            result.raised += 1
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            said = None
+        pipe.send((said, time.process_time() - started))
+
+
+def _start(name: str) -> tuple[BaseProcess, Connection]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(name, theirs), daemon=True)
+    process.start()
+    ours.recv()
+    return process, ours
+
+
+def measure(name: str, rows: list[Row], deadline_s: float) -> Result:
+    """Each pair in turn, in a process that is killed where a pair overruns: some never return, nor heed a signal."""
+    result = Result(name, len(rows))
+    process, pipe = _start(name)
+    for gold, text, equivalent in rows:
+        pipe.send((gold, text))
+        said: bool | None = False
+        if pipe.poll(deadline_s):
+            said, seconds = pipe.recv()
+            result.raised += said is None
+        else:
+            result.overdue += 1
+            seconds = deadline_s
+            process.kill()
+            process, pipe = _start(name)
+        result.seconds += seconds
         _count(result, bool(said), equivalent)
-    result.seconds = time.process_time() - started
+    process.kill()
     return result
+
+
+CONTESTANTS: dict[str, Callable[[str, str], bool]] = {
+    "strop": strop_alone,
+    "math-verify": math_verify,
+    "TRL accuracy": trl_accuracy,
+}
 
 
 def _count(result: Result, said: bool, equivalent: bool) -> None:
@@ -163,13 +188,12 @@ def main() -> None:
     report: dict[str, list[dict[str, Any]]] = {}
     for title, rows in sets.items():
         print(f"{title}: {len(rows)} pairs")
-        results = [
-            measure(name, compare, rows, given.deadline)
-            for name, compare in (("strop", strop_alone), ("math-verify", math_verify), ("TRL accuracy", trl_accuracy))
-        ]
+        results = []
+        for name in CONTESTANTS:
+            results.append(measure(name, rows, given.deadline))
+            print("  " + results[-1].line, flush=True)
         results.append(measure_workers(rows, given.deadline))
-        for result in results:
-            print("  " + result.line)
+        print("  " + results[-1].line, flush=True)
         report[title] = [asdict(result) for result in results]
     if given.json:
         given.json.write_text(json.dumps(report, indent=2) + "\n")
