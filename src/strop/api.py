@@ -34,6 +34,7 @@ def train(
     steps: int = 20,
     stage: Mapping[str, Any] | None = None,
     resume: Path | None = None,
+    accept_rewards: Sequence[str] = (),
     quiet: bool = False,
     **sections: Any,
 ) -> RunResult:
@@ -42,7 +43,7 @@ def train(
     A domain is a list of rows or Tasks (a tenth is held out), or the keys of a `[[domains]]` section. A reward is a
     function of (rollout, task) or `strop.rewards.from_trl(fn)`, named after itself, or the keys of a `[[rewards]]`
     section; the first one says right or wrong. `stage` holds further keys of the stage, `sections` any other section:
-    `learner={"lora": {}}`.
+    `learner={"lora": {}}`. `accept_rewards` names rewards that may have changed since the run `resume` began.
     """
     wanted = {"preset": algorithm} if isinstance(algorithm, str) else dict(algorithm)
     return _run(
@@ -51,6 +52,7 @@ def train(
         domains=domains,
         rewards=rewards,
         resume=resume,
+        accept_rewards=accept_rewards,
         quiet=quiet,
         sections=sections,
     )
@@ -64,6 +66,7 @@ def sft(
     rewards: Sequence[RewardLike] = ("exact",),
     stage: Mapping[str, Any] | None = None,
     resume: Path | None = None,
+    accept_rewards: Sequence[str] = (),
     quiet: bool = False,
     **sections: Any,
 ) -> RunResult:
@@ -74,6 +77,7 @@ def sft(
         domains=domains,
         rewards=rewards,
         resume=resume,
+        accept_rewards=accept_rewards,
         quiet=quiet,
         sections=sections,
     )
@@ -101,12 +105,14 @@ def _run(
     domains: Mapping[str, DomainLike],
     rewards: Sequence[RewardLike],
     resume: Path | None,
+    accept_rewards: Sequence[str],
     quiet: bool,
     sections: Mapping[str, Any],
 ) -> RunResult:
     from strop.stages import start_run  # torch loads here, so that `import strop` stays quick
 
-    return _result_of(start_run(_config(stages, model, domains, rewards, sections), resume=resume, quiet=quiet))
+    config = _config(stages, model, domains, rewards, sections)
+    return _result_of(start_run(config, resume=resume, accept_rewards=accept_rewards, quiet=quiet))
 
 
 def _result_of(work: Coroutine[Any, Any, Result]) -> Result:

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from strop import build
 from strop.audit.gate import audit_before_training
 from strop.config.schema import RunConfig, StageConfig
-from strop.core.errors import CheckpointError, StropError
+from strop.core.errors import CheckpointError, ConfigError, StropError
 from strop.core.protocols import Learner
 from strop.core.types import JSON
 from strop.evaluation.compare import comparison_table
@@ -38,6 +38,7 @@ from strop.scheduler.cadence import is_due
 from strop.storage.checkpoints import CheckpointFolder
 from strop.storage.models import no_loading_bars
 from strop.storage.records import MetricsLog, RunFolder, cut_rollouts, write_rollouts
+from strop.storage.reward_versions import check_reward_versions
 from strop.train import train
 from strop.workshop import Workshop, remarks_on, saving, skipped
 
@@ -56,11 +57,16 @@ class RunResult:
     pairs: Mapping[str, PairReport] = field(default_factory=dict)
 
 
-async def run_recipe(config: RunConfig, folder: RunFolder, sinks: Sinks) -> RunResult:
-    """Run every stage that `folder` does not hold finished, and evaluate the base and each stage's model."""
+async def run_recipe(
+    config: RunConfig, folder: RunFolder, sinks: Sinks, accept_rewards: Collection[str] = ()
+) -> RunResult:
+    """Run every stage that `folder` does not hold finished, and evaluate the base and each stage's model.
+
+    ConfigError when a reward has changed since the run began, unless it is named in `accept_rewards`.
+    """
     async with build.open_sandbox_for(config) as (usable, sandbox_of):
         with closing(RewardModels(folder.path, build.model_folder(config))) as reward_models:
-            return await _run_stages(usable, folder, sinks, sandbox_of, reward_models)
+            return await _run_stages(usable, folder, sinks, sandbox_of, reward_models, accept_rewards)
 
 
 async def _run_stages(
@@ -69,11 +75,14 @@ async def _run_stages(
     sinks: Sinks,
     sandbox_of: build.SandboxOf | None,
     reward_models: RewardModels,
+    accept_rewards: Collection[str],
 ) -> RunResult:
     start = build.model_folder(config)
     renderer = build.build_renderer(config, start)
     domains = partial(build.build_domains, config, sandbox_of=sandbox_of, reward_models=reward_models)
     trained, transfer = domains(), domains(transfer=True)
+    versions = {domain.name: {r.name: r.version for r in domain.rewards} for domain in [*trained, *transfer]}
+    check_reward_versions(folder.path, versions, accept_rewards)
     for domain in trained:
         build.check_disjoint(domain)
     check_pairs(config)
@@ -263,8 +272,12 @@ def recipe_of(config: RunConfig) -> dict[str, JSON] | None:
         return None
 
 
-async def start_run(config: RunConfig, *, resume: Path | None = None, quiet: bool = False) -> RunResult:
+async def start_run(
+    config: RunConfig, *, resume: Path | None = None, accept_rewards: Collection[str] = (), quiet: bool = False
+) -> RunResult:
     """`strop train`: run a recipe in a new folder, or go on in an old one, and say what came of it."""
+    if accept_rewards and resume is None:
+        raise ConfigError("--accept-reward is for runs that go on: give --resume too, or leave it out")
     console = Console(quiet=quiet)
     content = config.model_dump(mode="json", fallback=name_of)
     if resume is not None:
@@ -275,7 +288,7 @@ async def start_run(config: RunConfig, *, resume: Path | None = None, quiet: boo
     try:
         build.model_folder(config)  # fetched before the bars go: a download shows its own
         with folder.claim(), Sinks(_sinks(config, folder, console)) as sinks, no_loading_bars():
-            result = await run_recipe(config, folder, sinks)
+            result = await run_recipe(config, folder, sinks, accept_rewards)
     except (StropError, OSError):
         if not (folder.path / "evaluations").exists():  # nothing was made yet that a resumed run could use
             shutil.rmtree(folder.path, ignore_errors=True)

@@ -2,12 +2,13 @@
 
 import importlib
 import sys
+from functools import partial
 
 import pytest
 
 from strop.config.schema import Component
 from strop.config.versions import version_of
-from strop.rewards import ExactMatch, HasAnswer
+from strop.rewards import ExactMatch, HasAnswer, from_trl
 
 CODE = "def helper(x):\n    return x\n\ndef reward(rollout, task):\n    return helper(1.0)\n"
 
@@ -55,3 +56,30 @@ def test_code_without_a_source_has_a_version():
 def test_a_function_among_the_parameters_counts_by_its_code(module):
     one, other = module(CODE), module(CODE.replace("1.0", "0.5"))
     assert of(ExactMatch, judge=one) != of(ExactMatch, judge=other)
+
+
+def test_what_a_partial_or_a_wrapper_holds_counts(module):
+    one, other = module(CODE), module(CODE.replace("1.0", "0.5"))
+    assert of(from_trl(one)) != of(from_trl(other)) and of(from_trl(one)) == of(from_trl(one))
+    assert of(from_trl(one)) != of(from_trl(one, plain=True))
+    assert of(partial(one, bonus=1)) != of(partial(other, bonus=1))
+    assert of(partial(one, bonus=1)) != of(partial(one, bonus=2))
+    assert of(ExactMatch()) != of(ExactMatch(case_sensitive=True))
+
+
+def test_objects_without_a_text_of_their_own_do_not_make_a_new_version_in_every_process():
+    assert of(ExactMatch, client=object()) == of(ExactMatch, client=object())
+
+
+@pytest.mark.parametrize("name", ["rules", "config"])
+def test_a_file_among_the_parameters_counts_by_what_it_holds(tmp_path, name):
+    file = tmp_path / "rules.toml"
+    file.write_text("one")
+    first = of(ExactMatch, **{name: str(file)})
+    assert of(ExactMatch, **{name: str(file)}) == of(ExactMatch, **{name: file}) == first
+    file.write_text("two")
+    assert of(ExactMatch, **{name: str(file)}) != first
+    assert of(ExactMatch, **{name: "x" * 5000}) != of(ExactMatch, **{name: "y"})
+    written_later = of(ExactMatch, cache_file=str(file))
+    file.write_text("three")
+    assert of(ExactMatch, cache_file=str(file)) == written_later

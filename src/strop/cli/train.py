@@ -17,6 +17,10 @@ def train(
     recipe: Annotated[Optional[Path], typer.Argument(help="a recipe: a folder with run.toml, or a TOML file")] = None,  # noqa: UP045
     overrides: Annotated[Optional[list[str]], typer.Argument(help="key.path=value, applied to the recipe")] = None,  # noqa: UP045
     resume: Annotated[Optional[Path], typer.Option(help="go on with this run folder; needs no RECIPE")] = None,  # noqa: UP045
+    accept_reward: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(help="with --resume: go on though this reward has changed; may be given again"),
+    ] = None,
     dry_run: Annotated[bool, typer.Option(help="print the resolved configuration and stop")] = False,
     quiet: Annotated[bool, typer.Option(help="no progress bar")] = False,
 ) -> None:
@@ -34,4 +38,4 @@ def train(
         return
     from strop.stages import start_run  # torch loads here, not when the command line only checks a recipe
 
-    asyncio.run(start_run(config, resume=resume, quiet=quiet))
+    asyncio.run(start_run(config, resume=resume, accept_rewards=accept_reward or (), quiet=quiet))
