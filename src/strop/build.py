@@ -93,13 +93,17 @@ def needs_sandbox(config: RunConfig, domain: DomainConfig) -> bool:
     return any(takes_sandbox(part) for part in parts)
 
 
+def takes_any(part: Any, *names: str) -> bool:
+    return callable(part) and not set(names).isdisjoint(parameters_of(part))
+
+
 def takes_sandbox(part: Any) -> bool:
-    return callable(part) and not {"sandbox", "grader"}.isdisjoint(parameters_of(part))
+    return takes_any(part, "sandbox", "grader")
 
 
 def takes_endpoint(part: Any) -> bool:
     """Whether the part asks a server, with time-outs and retries of its own."""
-    return callable(part) and "endpoint" in parameters_of(part)
+    return takes_any(part, "endpoint")
 
 
 @contextlib.asynccontextmanager
@@ -160,7 +164,7 @@ def _source(component: Component, where: str, name: str, split: str) -> TaskSour
 
 def _build_reward(reward: RewardConfig, where: str, handed: Mapping[str, Any]) -> NamedReward:
     target = locate(reward.use, REWARDS, where)
-    own_limits = {"reward_models", "math_workers"} & set(parameters_of(target))
+    own_limits = takes_any(target, "reward_models", "math_workers")
     has_own_limits = takes_sandbox(target) or takes_endpoint(target) or bool(own_limits)
     fn = make_callable(reward, REWARDS, f"{where}, reward {reward.name!r}", **handed)
     members = "rollouts" if reward.per == "group" else "rollout"

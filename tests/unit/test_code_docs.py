@@ -14,4 +14,4 @@ def test_the_recipe_of_the_page_loads(tmp_path):
     (tmp_path / "run.toml").write_text(recipe)
     config = load_recipe(tmp_path / "run.toml")
     assert [domain.name for domain in config.domains] == ["complete", "fix, two attempts", "calls", "humaneval"]
-    assert all(reward.timeout_s == 600 for reward in config.rewards)
+    assert [reward.use for reward in config.rewards] == ["code"]
