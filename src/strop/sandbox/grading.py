@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from strop.core.fences import extract_code
 from strop.core.programs import (
     Answer,
     Call,
@@ -30,7 +31,6 @@ from strop.core.programs import (
 from strop.core.protocols import Sandbox
 from strop.sandbox.checkers import Question, parse_checker, run_checker
 from strop.sandbox.compare import same_output, same_value
-from strop.sandbox.fences import extract_code
 from strop.sandbox.lift import LiftedCase, lift
 from strop.sandbox.unit_tests import prepared, unit_verdicts
 from strop.sandbox.verdicts import case_of_execution, show, total, verdict_of_answer

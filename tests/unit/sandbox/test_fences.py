@@ -7,7 +7,7 @@ from code_rows import load_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strop.sandbox.fences import extract_code
+from strop.core.fences import extract_code
 
 RIGHT, DRAFT = "print(int(input())*3)\n", "print('draft')\n"
 
