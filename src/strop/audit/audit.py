@@ -28,8 +28,7 @@ from strop.core.seeds import derive_seed
 from strop.core.types import Task
 
 POOL_TASKS = 500  # whose golds are listed, counted and swapped
-FIRST_GOLDS = 4  # tasks whose golds are scored whatever the time
-BLOCK = 3  # tasks that junk is given to together; fewer that are all paid could not be told from chance
+BLOCK = 4  # tasks that junk is given to together: fewer that are all paid could be by chance; their golds come first
 FIRST_BLOCK = 4  # times the budget may be overrun for the first block, in which all answers are scored twice
 MAX_ERRORS = 3  # after which a domain is given up
 
@@ -79,7 +78,7 @@ async def audit_domain(domain: Domain, effort: Effort, source: TaskSource | None
     prober = Prober(replace(domain, rewards=waits))
     started_s = time.monotonic()
     tally = _Tally()
-    for task in chosen[:FIRST_GOLDS]:
+    for task in chosen[:BLOCK]:
         await _try_gold(prober, task, tally, repeat=True)
     for start in range(0, len(chosen), BLOCK):
         block = chosen[start : start + BLOCK]

@@ -1,20 +1,22 @@
 """From what answers earned to a verdict on a domain. Pure.
 
-A mean counts as above a limit when the lower end of its interval is: at three standard errors for a failure, since
-some fifty kinds of junk are tried, and at two for a warning.
+A mean counts as above a limit when chance would rarely make it so of tasks that earn the limit: once in 500 for a
+failure, since some fifty kinds of junk are tried, and once in 100 for a warning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import sqrt
+from math import exp, floor, fsum, lgamma, log, sqrt
 from statistics import fmean, median, stdev
 from typing import Any, Literal
 
 Check = Literal["gold", "junk", "total", "error", "repeatable", "applies", "time", "spread"]
 Verdict = Literal["pass", "warn", "fail"]
-FAIL_Z, WARN_Z = 3.0, 2.0
+FAIL_CHANCE, WARN_CHANCE = 0.002, 0.01
+BISECTIONS = 30
+ERRORS = 3.0  # standard errors, of a difference to the gold
 MISSED_SHARE = 0.05  # of golds; fewer are faults of single tasks
 NOISE = 0.1  # between two scores of one answer, beyond which no answer has a reward
 NEAR = 1e-6
@@ -111,13 +113,30 @@ class DomainAudit:
         return {**asdict(self), "verdict": self.verdict}
 
 
-def lower_end(values: Sequence[float], z: float) -> float:
-    """Of the interval of a mean of scores from 0 to 1 (Wilson 1927; shares between vary less than its 0 and 1)."""
-    count = len(values)
-    share = fmean(min(1.0, max(0.0, value)) for value in values)
-    centre = share + z * z / (2 * count)
-    half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    return max(0.0, (centre - half) / (1 + z * z / count))
+def lower_end(values: Sequence[float], chance: float) -> float:
+    """The lower end of the interval of a mean of scores from 0 to 1: the largest mean under which a sum of theirs is
+    rarer than `chance` (Clopper and Pearson 1934; scores between 0 and 1 count as the whole ones in their sum, which
+    is on the safe side).
+    """
+    total = floor(sum(min(1.0, max(0.0, value)) for value in values) + NEAR)
+    if total == 0:
+        return 0.0
+    low, high = 0.0, total / len(values)
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _tail(total, len(values), middle) < chance else (low, middle)
+    return low
+
+
+def _tail(least: int, count: int, share: float) -> float:
+    """The probability of at least `least` of `count` where each happens with probability `share`, above 0."""
+    if share >= 1.0:
+        return 1.0
+    terms = (
+        lgamma(count + 1) - lgamma(k + 1) - lgamma(count - k + 1) + k * log(share) + (count - k) * log(1 - share)
+        for k in range(least, count + 1)
+    )
+    return fsum(map(exp, terms))
 
 
 def gold_findings(golds: Sequence[GoldScore]) -> list[Finding]:
@@ -149,7 +168,7 @@ def junk_rows(junk: Sequence[JunkScores], bound: float, majority: float) -> list
         JunkRow(
             kind=scores.kind,
             mean=scores.mean,
-            low=lower_end(scores.values, FAIL_Z),
+            low=lower_end(scores.values, FAIL_CHANCE),
             limit=max(bound, majority) if scores.guess else bound,
             num_tasks=len(scores.values),
             example=scores.example,
@@ -164,7 +183,7 @@ def junk_findings(junk: Sequence[JunkScores], rows: Sequence[JunkRow], has_gold:
     """One finding for all junk that earns too much; without golds the scale is unknown, so that it only warns."""
     over = [row for row in rows if row.low > row.limit]
     values = {scores.kind: scores.values for scores in junk}
-    near = [row for row in rows if row not in over and lower_end(values[row.kind], WARN_Z) > row.limit]
+    near = [row for row in rows if row not in over and lower_end(values[row.kind], WARN_CHANCE) > row.limit]
     found = []
     if over:
         verdict: Literal["warn", "fail"] = "fail" if has_gold else "warn"
@@ -193,7 +212,7 @@ def _lower_mean(differences: Sequence[float]) -> float:
     """The lower end of a mean difference at three standard errors; below 0 for one task alone."""
     if len(differences) < 2:
         return -1.0
-    return fmean(differences) - FAIL_Z * stdev(differences) / sqrt(len(differences))
+    return fmean(differences) - ERRORS * stdev(differences) / sqrt(len(differences))
 
 
 def repeat_findings(pairs: Sequence[tuple[float | None, float | None, str]]) -> list[Finding]:
