@@ -16,6 +16,7 @@ from typing import Any
 from strop.core.errors import InfraError
 from strop.sandbox.bundles import config_of
 from strop.sandbox.jobs import ANSWER_BYTES, Job
+from strop.sandbox.packages import SearchFolder
 
 JOB, CONTENTS, CHANNEL, HANG_UP, ALIVE, OUTPUT, RESULT = range(7)  # as in inside/contained.py
 STREAMS = ("stdout", "stderr", "answers", "files")
@@ -35,7 +36,7 @@ class Runtime:
     options: tuple[str, ...]
     folder: Path
     shown: tuple[str, ...]
-    packages: tuple[tuple[str, tuple[str, ...]], ...]
+    packages: tuple[SearchFolder, ...]
 
     @property
     def command(self) -> list[str]:

@@ -97,16 +97,16 @@ class GvisorSandbox:
     def _make_runtime(self, runsc: str, platform: str) -> Runtime:
         self._folder = Folder.make()
         folder = Path(self._folder.path)
-        packages, searched = package_mounts(self.settings.packages)
+        mounts, packages = package_mounts(self.settings.packages, self.settings.preload)
         (folder / "root").mkdir()
-        shown = make_root(folder / "root", [*interpreter_prefixes(), *self.languages.mounts(), *packages])
+        shown = make_root(folder / "root", [*interpreter_prefixes(), *self.languages.mounts(), *mounts])
         own = ("--rootless",) if os.geteuid() != 0 else ()
         return Runtime(
             runsc=runsc,
             options=(f"--platform={platform}", *OPTIONS, *own),
             folder=folder,
             shown=tuple(shown),
-            packages=tuple((path, self.settings.preload if i == 0 else ()) for i, path in enumerate(searched)),
+            packages=tuple(packages),
         )
 
     async def _refusal(self) -> str | None:

@@ -126,11 +126,10 @@ class LocalSandbox:
         return (*tiers, "unsafe") if self.settings.allow_unsafe and wanted == "auto" else tiers
 
     async def _try(self, tier: Tier) -> bool:
-        shown, searched = package_mounts(self.settings.packages)
-        packages = [(folder, self.settings.preload if i == 0 else ()) for i, folder in enumerate(reversed(searched))]
+        shown, packages = package_mounts(self.settings.packages, self.settings.preload)
         settings = {
             "prefixes": [*interpreter_prefixes(), *self.languages.mounts(), *shown],
-            "packages": packages[::-1],
+            "packages": packages,
             "disk_bytes": DEFAULT_DISK,
             "max_jobs": self.settings.max_jobs_per_zygote,
         }

@@ -3,6 +3,7 @@
 import builtins
 import importlib
 import sys
+from importlib import machinery
 
 MODULES = (
     "abc bisect collections copy dataclasses datetime decimal enum fractions functools heapq io itertools json math "
@@ -10,8 +11,27 @@ MODULES = (
 ).split()
 
 
+class ShownFinder(machinery.FileFinder):
+    """Finds what is shown of a folder that jobs may pass but not list, as the usual finder would have to."""
+
+    def __init__(self, folder, entries):
+        super().__init__(folder, *_LOADERS)
+        self.entries = entries
+
+    def _fill_cache(self):
+        self._path_cache = set(self.entries)
+
+
+_LOADERS = (
+    (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+    (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
+    (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
+)
+
+
 def load(packages):
-    """`packages` are (folder, modules) pairs: where importable packages lie, and what of them to import now."""
+    """`packages` are (folder, modules, entries): where importable packages lie, what of them to import now, and which
+    files and folders there are shown."""
     import _sitebuiltins
 
     builtins.exit = _sitebuiltins.Quitter("exit", "Ctrl-D (i.e. EOF)")
@@ -19,7 +39,8 @@ def load(packages):
     builtins.help = _sitebuiltins._Helper()
     for name in MODULES:
         importlib.import_module(name)
-    for folder, modules in packages:
+    for folder, modules, entries in packages:
         sys.path.append(folder)
+        sys.path_importer_cache[folder] = ShownFinder(folder, entries)
         for name in modules:
             importlib.import_module(name)
