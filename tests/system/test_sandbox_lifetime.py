@@ -145,22 +145,24 @@ def memory_of_this_process() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-async def honest(sandbox: LocalSandbox, number: int) -> bool:
-    """One of three kinds of job, with an answer that no other job has."""
+async def honest(sandbox: LocalSandbox, number: int) -> str | None:
+    """One of three kinds of job, with an answer that no other job has; what is wrong with it, if anything."""
     text = str(number)
     if number % 3 == 0:
         program = Program(language="python", source="print(input()[::-1])", stdin=text.encode())
-        return (await sandbox.run(program, LIMITS)).stdout == text[::-1].encode() + b"\n"
-    if number % 3 == 1:
-        program = Program(language="bash", source="cat given; echo $1 > made", args=(text,), files={"given": b"x"})
-        program = Program(
-            language=program.language, source=program.source, args=program.args, files=program.files, fetch=("made",)
-        )
         done = await sandbox.run(program, LIMITS)
-        return (done.stdout, done.files) == (b"x", {"made": text.encode() + b"\n"})
-    program = Program(language="python", source="def double(x): return (x, [x])")
-    called = await sandbox.call(program, "double", [Call(args=(number,)), Call(args=(text,))], LIMITS)
-    return [answer.value for answer in called.answers] == [(number, [number]), (text, [text])]
+        right = done.stdout == text[::-1].encode() + b"\n"
+    elif number % 3 == 1:
+        source = "cat given; echo $1 > made"
+        program = Program(language="bash", source=source, args=(text,), files={"given": b"x"}, fetch=("made",))
+        done = await sandbox.run(program, LIMITS)
+        right = (done.stdout, done.files) == (b"x", {"made": text.encode() + b"\n"})
+    else:
+        program = Program(language="python", source="def double(x): return (x, [x])")
+        called = await sandbox.call(program, "double", [Call(args=(number,)), Call(args=(text,))], LIMITS)
+        done = called.execution
+        right = [answer.value for answer in called.answers] == [(number, [number]), (text, [text])]
+    return None if right and done.status == "ok" else f"job {number}: {done}"
 
 
 async def bomb(sandbox: LocalSandbox, number: int) -> str | None:
@@ -177,10 +179,7 @@ async def run_mixed(sandbox: LocalSandbox, numbers: range) -> list[str]:
 
     async def worker() -> None:
         for number in left:
-            if number % 10 == 9:
-                trouble = await bomb(sandbox, number // 10)
-            else:
-                trouble = None if await honest(sandbox, number) else f"job {number} got another answer"
+            trouble = await (bomb(sandbox, number // 10) if number % 10 == 9 else honest(sandbox, number))
             if trouble:
                 wrong.append(trouble)
 
