@@ -49,6 +49,7 @@ REWARDS: Mapping[str, str] = {
     "function_call": "strop.rewards.function_call:FunctionCallReward",
     "reward_model": "strop.rewards.reward_model:RewardModelReward",
     "math": "strop.rewards.math:MathReward",
+    "lint": "strop.rewards.lint:LintReward",
     "policy": "strop.rewards.policy:PolicyReward",
     "judge": "strop.rewards.judge:JudgeReward",
     "pairwise_judge": "strop.rewards.judge:PairwiseJudge",
