@@ -46,7 +46,7 @@ def _finish(status, main):
     """What the interpreter does at its end: join threads, run exits, let go of the program's objects, flush."""
     threading = sys.modules.get("threading")
     try:
-        if threading is not None:
+        if threading is not None and _has_threads_to_end(threading):
             threading._shutdown()
         atexit._run_exitfuncs()
     except SystemExit as stop:
@@ -63,6 +63,11 @@ def _finish(status, main):
         except BaseException:
             status = status or 120
     return status
+
+
+def _has_threads_to_end(threading):
+    """Mostly there are none, and then the shutdown would be a fifth of what follows a short program."""
+    return len(sys._current_frames()) > 1 or len(getattr(threading, "_threading_atexits", "?")) > 0
 
 
 def _let_go(names):
