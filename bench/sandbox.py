@@ -132,7 +132,7 @@ def bwrap_command() -> tuple[str, ...] | None:
     shown = [("--ro-bind-try", path, path) for path in ("/usr", "/bin", "/lib", "/lib64", sys.base_prefix)]
     flat = [part for triple in shown for part in triple]
     places = ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--die-with-parent", "--unshare-all")
-    return (found, *flat, *places, "--clearenv", base_interpreter(), "-I", "-c")
+    return (found, *flat, *places, "--clearenv", base_interpreter(), "-I", "-S", "-c")
 
 
 def _bwrap_of_wheel() -> str | None:

@@ -104,7 +104,8 @@ def descriptors_of(pid: int) -> Counter[str]:
     kinds: Counter[str] = Counter()
     for name in os.listdir(f"/proc/{pid}/fd"):
         try:
-            kinds[os.readlink(f"/proc/{pid}/fd/{name}").partition(":")[0]] += 1
+            link = os.readlink(f"/proc/{pid}/fd/{name}")
+            kinds[link if link.startswith("/memfd:") else link.partition(":")[0]] += 1
         except FileNotFoundError:
             continue  # that of this very listing
     return kinds
@@ -131,13 +132,15 @@ def held_by(sandbox: LocalSandbox) -> Held:
 
 
 async def held_when_idle(sandbox: LocalSandbox, expected: Held | None = None) -> Held:
-    """After a pause for the pool to fill; with `expected`, as soon as it is reached, at most after some seconds."""
-    end = time.monotonic() + 10
-    while True:
+    """Once the pool is full and nothing changes any more, or `expected` is reached; at most after some seconds."""
+    end = time.monotonic() + 20
+    held = held_by(sandbox)
+    unchanged = 0
+    while time.monotonic() < end and held != expected and (unchanged < 4 or expected is not None):
         await asyncio.sleep(0.3)
-        held = held_by(sandbox)
-        if expected is None or held == expected or time.monotonic() > end:
-            return held
+        before, held = held, held_by(sandbox)
+        unchanged = unchanged + 1 if held == before else 0
+    return held
 
 
 def memory_of_this_process() -> int:

@@ -174,7 +174,7 @@ class Job:
                 "cpu": limits.cpu_s,
                 "wall": limits.wall,
                 "memory": limits.memory_bytes,
-                "processes": limits.processes,
+                "processes": limits.processes + (self.mode == "calls"),  # the child of the next call is ours
                 "output": limits.output_bytes,
                 "disk": limits.disk_bytes,
             },

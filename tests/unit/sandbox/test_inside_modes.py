@@ -453,3 +453,32 @@ def test_callbacks_give_nothing_away():
     tests = "def secret(x):\n    return 'answer'\ndef test():\n    assert 'answer' not in str(f(secret))\n"
     records, _, _, _ = run_tests(source, tests)
     assert records["test"][0] == "passed"
+
+
+WAYS_TO_LEAVE = {
+    "killed": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
+    "ends at once": "import os\nos._exit(0)",
+    "claims to have answered": "import os\nos._exit(77)",
+    "lets go of its descriptors": "import os\nos.closerange(3, 64)",
+    "leaves a child that lives on": "import os, time\nif os.fork() == 0:\n    time.sleep(0.3)\n    os._exit(0)",
+    "reaps and ignores children": "import signal\nsignal.signal(17, signal.SIG_IGN)",
+    "answers much": "return 'x' * 3_000_000",
+}
+
+
+@pytest.mark.parametrize("way", WAYS_TO_LEAVE)
+def test_the_next_call_has_its_turn_however_a_call_ends(way):
+    body = WAYS_TO_LEAVE[way].replace("\n", "\n        ")
+    source = f"def f(x):\n    if x % 2:\n        {body}\n    return x\n"
+    found = kinds(source, "f", *((number,) for number in range(7)))
+    assert [answer for number, answer in enumerate(found) if number % 2 == 0] == [("value", n) for n in (0, 2, 4, 6)]
+    assert len(found) == 7
+
+
+def test_one_call_after_another():
+    """The next child waits while a call runs: what a call leaves in a file is whole for the next one."""
+    source = (
+        "import os, time\ndef f(x):\n    found = open('n').read() if os.path.exists('n') else ''\n"
+        "    time.sleep(0.02)\n    open('n', 'w').write(found + str(x))\n    return found\n"
+    )
+    assert kinds(source, "f", *((n,) for n in range(5))) == [("value", "0123"[:n] if n < 5 else "") for n in range(5)]

@@ -8,6 +8,7 @@ only: whether it is right is decided elsewhere.
 import contextlib
 import gc
 import os
+import signal
 import struct
 import sys
 
@@ -34,24 +35,63 @@ def run(job, code, fds):
     _send(answers, LOAD, b"v" + plain.encode(None))
     gc.disable()
     gc.freeze()  # a collection would touch, and so copy, every page
-    for index, (args, kwargs) in enumerate(calls):
-        pid = _fork()
-        if pid == 0:
-            _answer(answers, index, get_function, args, kwargs)
-        status = _wait(pid)
-        if status != _ANSWERED:
-            _send(answers, index, b"n" + _ending(status).encode())
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a program that ignores it hides how a child ended
+    if calls:
+        _serve(answers, calls, get_function)
     return 0
 
 
-def _fork():
-    """Each call may see the random state that the loading left. With one thread, no lock can be held elsewhere."""
-    return kernel.fork() if len(sys._current_frames()) == 1 else os.fork()
+def _serve(answers, calls, get_function):
+    """One call after another, each in a child that is forked while the one before it runs, and waits for its turn."""
+
+    def fork(index, gate, following):
+        pid = kernel.fork() if len(sys._current_frames()) == 1 else os.fork()  # with one thread, no lock is held
+        if pid == 0:
+            _answer(answers, index, calls[index], get_function, gate, following)
+        return pid
+
+    gate, following = _Gate(), _Gate()
+    gate.open()
+    child = fork(0, gate, following)
+    for index in range(len(calls)):
+        is_last = index + 1 == len(calls)
+        after = _Gate()
+        ahead = None
+        if not is_last:
+            with contextlib.suppress(OSError):  # this call may use all processes that the job may have
+                ahead = fork(index + 1, following, after)
+        status = _wait(child)
+        if status != _ANSWERED:
+            _send(answers, index, b"n" + _ending(status).encode())
+        following.open()  # again where the child has done so: only one child waits there, and once
+        gate.close()
+        child = ahead if ahead or is_last else fork(index + 1, following, after)
+        gate, following = following, after
 
 
-def _answer(fd, index, get_function, args, kwargs):
+class _Gate:
+    """Where one child waits for its turn: a pipe of its own, so that no other child can go in its place."""
+
+    def __init__(self):
+        self.read, self.write = os.pipe()
+
+    def wait(self):
+        os.read(self.read, 1)
+
+    def open(self):
+        os.write(self.write, b".")
+
+    def close(self):
+        os.close(self.read)
+        os.close(self.write)
+
+
+def _answer(fd, index, call, get_function, gate, following):
+    """Each call sees what the loading left, its random state too; the next one goes once this answer is whole."""
     status = 1
     try:
+        gate.wait()
+        args, kwargs = call
         try:
             value = get_function()(*args, **kwargs)
         except BaseException as error:
@@ -59,8 +99,9 @@ def _answer(fd, index, get_function, args, kwargs):
         else:
             payload = _encoded(value)
         _send(fd, index, payload)
-        status = _ANSWERED
         _flush()
+        following.open()
+        status = _ANSWERED
     finally:
         os._exit(status)
 
@@ -104,7 +145,7 @@ def _send(fd, index, payload):
 def _wait(pid):
     try:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    except OSError:  # the program ignores SIGCHLD: the frame, if any, came first and counts
+    except OSError:  # a thread of the program took it: the frame, if any, came first and counts
         return 0
 
 
