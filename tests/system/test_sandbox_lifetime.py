@@ -119,6 +119,7 @@ def cgroups_of(pid: int) -> list[str]:
 
 
 def held_by(sandbox: LocalSandbox) -> Held:
+    gc.collect()  # what an earlier test of this process left to it, such as a compiled program
     launcher = launcher_of(sandbox)
     pids = tree_of(launcher)
     folder = sandbox._zygotes and sandbox._zygotes.folder
