@@ -30,6 +30,7 @@ from strop.evaluation.evaluate import check_scored
 from strop.evaluation.pairs import PairReport, pair_table
 from strop.evaluation.report import EvalReport
 from strop.fit import fit, teaching_batches
+from strop.observability.over_optimisation import OverOptimisation
 from strop.observability.sinks import ProgressBar, Sinks, StepSink, TensorBoard
 from strop.preference import REPORT_FILE, check_pairs, train_on_pairs
 from strop.rewards.reward_model import RewardModels
@@ -218,6 +219,9 @@ async def _run_rl(
         progress = dataclasses.replace(progress, attempt=progress.attempt + 1)
 
     run_id = shop.folder.run_id if shop.folder is not None else ""
+    alarm = OverOptimisation(gold=tuple(sorted({domain.signal for domain in domains})))
+    for row in log.read():
+        alarm.observe(row["step"], row)
 
     def record(step: int, groups: StepGroups, metrics: Mapping[str, float]) -> None:
         found = [f.group for f in groups.finished]
@@ -225,7 +229,7 @@ async def _run_rl(
         log.append(step, metrics)
         keep_costs()
         shop.sinks.step(stage.title, step, stage.steps, metrics)
-        for remark in remarks_on(step, groups, metrics):
+        for remark in [*remarks_on(step, groups, metrics), *alarm.observe(step, metrics)]:
             log_to.warning(remark)
 
     run = build.build_run(

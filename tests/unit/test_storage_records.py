@@ -50,7 +50,7 @@ def test_every_rollout_comes_back_with_all_it_was(tmp_path: Path) -> None:
     assert good["loss_mask"] == [[False, False, True, True, False, True]]
     assert good["versions"] == [[-1, -1, 3, 3, -1, 3]]
     assert np.allclose(good["sampled_logprobs"], [[0, 0, -0.5, -0.5, 0, -0.5]])
-    assert good["scores"] == {"accuracy": {"value": 1.0, "outcome": "scored", "detail": "", "version": ""}}
+    assert good["scores"] == {"accuracy": {"value": 1.0, "outcome": "scored", "detail": "", "version": "", "raw": None}}
     assert (good["total"], good["weights"], good["advantage"], good["level"]) == (0.5, {"accuracy": 0.5}, 0.75, 2)
     assert good["timing"] == {"rollout_s": 0.25} and good["evidence"] == '{"files": ["a"]}'
     assert failed["total"] is None and failed["scores"]["judge"]["detail"] == "no answer"

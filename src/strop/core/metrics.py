@@ -24,7 +24,8 @@ def group_metrics(groups: Iterable[RolloutGroup], signals: Mapping[str, str], ve
 
     `infra_share` failed outside the policy; `skipped_share` could be marked neither right nor wrong. Each named reward
     has `score/NAME`, its mean, `score_std/NAME`, its standard deviation over the step, and `score_applies/NAME`, the
-    share of rollouts it applies to of those it did not fail on.
+    share of rollouts it applies to of those it did not fail on; a learned one also `raw/NAME`, its mean before it was
+    normalised within the group.
 
     Per domain under `domain/NAME/...` and over all. `signals` names each domain's right-or-wrong reward.
     """
@@ -66,6 +67,9 @@ def _dimension_metrics(groups: Sequence[RolloutGroup]) -> list[Metric]:
         if values:
             found.append(Metric(name=f"{where}score/{name}", value=fmean(values)))
             found.append(Metric(name=f"{where}score_std/{name}", value=pstdev(values)))
+        raw = [score.raw for score in given if score.raw is not None]
+        if raw:
+            found.append(Metric(name=f"{where}raw/{name}", value=fmean(raw)))
         if given:
             found.append(Metric(name=f"{where}score_applies/{name}", value=len(values) / len(given)))
     return found

@@ -163,13 +163,15 @@ class Score:
     """What one reward said of one rollout. `value` is None exactly when there is nothing to train on.
 
     `timeout` and `crash` are the answer's fault and carry 0.0; `not_applicable` and `infra` carry None.
-    `version` is the hash of the reward's code and configuration.
+    `version` is the hash of the reward's code and configuration. `raw` is what a learned reward said before `value`
+    was made comparable within the group; curves show it, nothing is trained on it.
     """
 
     value: float | None
     outcome: Outcome = "scored"
     detail: str = ""
     version: str = ""
+    raw: float | None = None
 
     def __post_init__(self) -> None:
         if (self.value is None) != (self.outcome in ("not_applicable", "infra")):

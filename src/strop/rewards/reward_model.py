@@ -166,7 +166,7 @@ def _sigmoid(value: float) -> float:
 
 
 def _score(raw: float, value: float) -> Score:
-    return Score(value=value, detail=f"score {raw:.4f}")
+    return Score(value=value, detail=f"score {raw:.4f}", raw=raw)
 
 
 def _not_applicable(reason: str) -> Score:

@@ -27,7 +27,13 @@ LOCK_FILE = ".lock"
 COSTS_FILE = "seconds.json"
 NOT_SET = object()
 SCORE = pa.struct(
-    [("value", pa.float64()), ("outcome", pa.string()), ("detail", pa.string()), ("version", pa.string())]
+    [
+        ("value", pa.float64()),
+        ("outcome", pa.string()),
+        ("detail", pa.string()),
+        ("version", pa.string()),
+        ("raw", pa.float64()),
+    ]
 )
 SCHEMA = pa.schema(
     [
