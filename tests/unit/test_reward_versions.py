@@ -71,7 +71,7 @@ def test_objects_without_a_text_of_their_own_do_not_make_a_new_version_in_every_
     assert of(ExactMatch, client=object()) == of(ExactMatch, client=object())
 
 
-@pytest.mark.parametrize("name", ["rules", "config"])
+@pytest.mark.parametrize("name", ["rules", "config", "path"])
 def test_a_file_among_the_parameters_counts_by_what_it_holds(tmp_path, name):
     file = tmp_path / "rules.toml"
     file.write_text("one")
@@ -83,3 +83,37 @@ def test_a_file_among_the_parameters_counts_by_what_it_holds(tmp_path, name):
     written_later = of(ExactMatch, cache_file=str(file))
     file.write_text("three")
     assert of(ExactMatch, cache_file=str(file)) == written_later
+
+
+def test_a_folder_among_the_parameters_counts_by_what_it_holds(tmp_path):
+    """A reward model that was trained again under the same path is another reward."""
+    (tmp_path / "deep").mkdir()
+    weights = tmp_path / "deep" / "weights"
+    weights.write_bytes(b"one")
+    first = of(ExactMatch, path=str(tmp_path))
+    assert of(ExactMatch, path=str(tmp_path)) == first
+    weights.write_bytes(b"two")
+    assert of(ExactMatch, path=str(tmp_path)) != first
+
+
+@pytest.mark.parametrize(
+    ("changed", "counts"), [("helper", True), ("deep", True), ("sub/__init__", True), ("other", False)]
+)
+def test_modules_of_the_package_count_where_they_are_imported(tmp_path, monkeypatch, changed, counts):
+    folder = tmp_path / f"package_{changed.replace('/', '_')}"
+    (folder / "sub").mkdir(parents=True)
+    sources = {
+        "__init__": "",
+        "reward": "from .helper import help\nfrom . import sub\ndef reward(rollout, task):\n    return help()\n",
+        "helper": f"import {folder.name}.deep as deep\ndef help():\n    return deep.VALUE\n",
+        "deep": "VALUE = 1.0\n",
+        "sub/__init__": "X = 1\n",
+        "other": "Y = 1\n",
+    }
+    for name, source in sources.items():
+        (folder / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    reward = importlib.import_module(f"{folder.name}.reward").reward
+    first = of(reward)
+    (folder / f"{changed}.py").write_text(sources[changed] + "# changed\n")
+    assert (of(reward) != first) is counts
