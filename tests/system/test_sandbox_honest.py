@@ -182,3 +182,22 @@ async def test_what_no_folder_can_hold_is_the_callers_fault(sandbox: LocalSandbo
     await sandbox.start()
     with pytest.raises(DataError):
         await sandbox.run(Program(language="python", source="print(1)", **given), LIMITS)
+
+
+MANY_FILES = {
+    "many files": "n = 0\nwhile True:\n    n += 1\n    open(f'file{n}', 'wb').write(bytes(1 << 20))",
+    "many folders": "import os\nn = 0\nwhile True:\n    n += 1\n    os.makedirs(f'{n}/a/b')\n    open(f'{n}/a/b/c', 'wb')"
+    ".write(bytes(1 << 16))",
+    "deep folders": "import os\nwhile True:\n    os.mkdir('d' * 200)\n    os.chdir('d' * 200)\n"
+    "    open('file', 'wb').write(bytes(1 << 16))",
+    "in /tmp": "import tempfile\nheld = []\nwhile True:\n    held.append(tempfile.NamedTemporaryFile())\n"
+    "    held[-1].write(bytes(1 << 20))\n    held[-1].flush()",
+}
+
+
+@pytest.mark.parametrize("name", MANY_FILES)
+async def test_the_sum_of_a_jobs_files_is_limited(sandbox: LocalSandbox, name: str) -> None:
+    """By the file system of the job, or where it has none of its own by counting; never by time."""
+    limits = Limits(cpu_s=20.0, wall_s=30.0, disk_bytes=16 << 20, memory_bytes=512 << 20)
+    done = await sandbox.run(Program(language="python", source=MANY_FILES[name]), limits)
+    assert done.status == "runtime_error" and done.limit in (None, "disk"), done

@@ -18,6 +18,7 @@ import kernel
 import meters
 import trees
 
+DISK_LOOK_S = 0.1  # between two counts of a job's files, or longer where counting takes over a tenth of the time
 TICK_S = 0.02
 KILL_WAIT_S = 5.0
 PIPE_CHUNK = 1 << 20
@@ -100,7 +101,8 @@ class Slot:
         socket.send_fds(child.report, [message], fds)
         for descriptor in fds:
             os.close(descriptor)
-        watch = Watch(child, task, self.memory, self.meter, started, self.cpus)
+        shared = None if self.settings["namespaces"] else self.settings["box"]
+        watch = Watch(child, task, self.memory, self.meter, started, self.cpus, place=shared)
         watch.until_end(self.control)
         wall = time.monotonic() - started
         self.meter.make_room()
@@ -198,9 +200,14 @@ def splice(source, target, size, offset):
 
 
 class Watch:
-    """Follows one running job from outside and decides what ended it."""
+    """Follows one running job from outside and decides what ended it.
 
-    def __init__(self, child, task, memory, meter, started, cpus, move=splice):
+    `place` is the job's folder where no file system of its own limits what it holds.
+    """
+
+    def __init__(self, child, task, memory, meter, started, cpus, move=splice, place=None):
+        self.place = place
+        self.next_measure = started
         self.move = move
         self.child = child
         self.task = task
@@ -260,6 +267,12 @@ class Watch:
             self.limit = "cpu"
         elif self.meter.memory_exceeded():
             self.limit = "memory"
+        elif self.place is not None and time.monotonic() >= self.next_measure:
+            began = time.monotonic()
+            if trees.size(self.place, self.limits["disk"]) > self.limits["disk"]:
+                self.limit = "disk"
+            ended = time.monotonic()
+            self.next_measure = ended + max(DISK_LOOK_S, 9 * (ended - began))
         while _reap_other(self.child):
             pass
         return max(0.001, min(TICK_S, left / self.cpus, self.meter.memory_time_s() / self.cpus))

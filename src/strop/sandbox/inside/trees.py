@@ -1,7 +1,40 @@
-"""Empties folders that a job filled: of any depth, with whatever names and permissions it left."""
+"""Measures and empties folders that a job fills: of any depth, with whatever names and permissions it gives."""
 
+import errno
 import os
 import stat
+
+PAGE = 4096
+
+
+def size(folder, most):
+    """Bytes of all that is in a folder, each entry a page at least; counting ends once they are more than `most`.
+
+    A path too long to be opened counts as too much: so much cannot hide there.
+    """
+    total, waiting = 0, [folder]
+    while waiting and total <= most:
+        try:
+            entries = os.scandir(waiting.pop())
+        except OSError as error:
+            total += most + 1 if error.errno == errno.ENAMETOOLONG else 0
+            continue  # else gone meanwhile, or no folder any more
+        with entries:
+            for entry in entries:
+                total += _size_of(entry, most, waiting)
+                if total > most:
+                    break
+    return total
+
+
+def _size_of(entry, most, waiting):
+    try:
+        about = entry.stat(follow_symlinks=False)
+    except OSError as error:
+        return most + 1 if error.errno == errno.ENAMETOOLONG else 0
+    if stat.S_ISDIR(about.st_mode):
+        waiting.append(entry.path)
+    return max(PAGE, 512 * about.st_blocks)
 
 
 def clear(folder):
