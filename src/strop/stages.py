@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from strop import build
 from strop.audit.gate import audit_before_training
 from strop.config.schema import RunConfig, StageConfig
+from strop.core.batch import Batch, rollout_advantages
 from strop.core.errors import CheckpointError, ConfigError, StropError
 from strop.core.protocols import Learner
 from strop.core.types import JSON
@@ -223,9 +224,10 @@ async def _run_rl(
     for row in log.read():
         alarm.observe(row["step"], row)
 
-    def record(step: int, groups: StepGroups, metrics: Mapping[str, float]) -> None:
-        found = [f.group for f in groups.finished]
-        write_rollouts(place / "rollouts", step, found, stage=stage.title, run=run_id)
+    def record(groups: StepGroups, batch: Batch | None, metrics: Mapping[str, float]) -> None:
+        step, found = groups.step, [f.group for f in groups.finished]
+        advantages = rollout_advantages(batch) if batch is not None else {}
+        write_rollouts(place / "rollouts", step, found, stage=stage.title, run=run_id, advantages=advantages)
         log.append(step, metrics)
         keep_costs()
         shop.sinks.step(stage.title, step, stage.steps, metrics)

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from strop.core.batch import make_batch, samples_of, without_truncated
+from strop.core.batch import Batch, make_batch, samples_of, without_truncated
 from strop.core.errors import first_error
-from strop.core.metrics import group_metrics, reduce_metrics
+from strop.core.metrics import group_metrics, reduce_metrics, reward_counts
 from strop.core.protocols import Algorithm, Curriculum, Domain, Learner, PauseMode, ScaleState, WeightReceiver
 from strop.core.types import JSON, NOT_SAMPLED, RolloutGroup, TrainingSample
 from strop.rollout.group import Roller
@@ -19,7 +19,7 @@ from strop.scheduler.buffer import Buffer, Finished, StepGroups
 from strop.scoring.budget import check_infra_budget
 from strop.scoring.score import Scorer
 
-Record = Callable[[int, StepGroups, Mapping[str, float]], None]
+Record = Callable[[StepGroups, Batch | None, Mapping[str, float]], None]  # no batch where nothing was learned
 Due = Callable[[int, Mapping[str, JSON]], Awaitable[None]]
 
 
@@ -79,7 +79,7 @@ class Run:
         group = await self.scorer.group(group, domain)
         await self.buffer.put(Finished(group=group, drop_reason=self.algorithm.keep(group)))
 
-    async def learn(self, groups: Sequence[RolloutGroup]) -> Mapping[str, float]:
+    async def learn(self, groups: Sequence[RolloutGroup]) -> tuple[Batch, Mapping[str, float]]:
         """One update from one step's groups; the new version is the learner's."""
         if self.algorithm.mask_truncated:
             groups = without_truncated(groups)
@@ -88,7 +88,7 @@ class Run:
         outputs = await self.learner.forward(samples, self.algorithm.needs)
         batch, self.scale = make_batch(groups, samples, outputs, self.algorithm, self.scale)
         update = await self.learner.update(batch)
-        return {**update.metrics, **(batch.metrics or {})}
+        return batch, {**update.metrics, **(batch.metrics or {})}
 
     async def release(self, step: StepGroups) -> None:
         """The curriculum observes every ticket of the step in order, and its slots open."""
@@ -115,6 +115,7 @@ class Run:
         for constraint in self.algorithm.constraints:
             self.scale, found = constraint(groups, self.scale)
             metrics |= found
+        metrics |= reward_counts(self.domains.values())
         return {**metrics, "groups_dropped": float(len(groups) - len(step.groups)), "backlog": self.buffer.backlog}
 
     def _assert_fresh(self, samples: Sequence[TrainingSample]) -> None:
@@ -136,10 +137,12 @@ async def train(run: Run) -> None:
             step = await run.buffer.take()
             metrics = run.measure(step)
             waited_s = time.monotonic() - started_s
+            batch = None
             if any(group.trainable for group in step.groups):
-                metrics |= await run.learn(step.groups)
+                batch, learned = await run.learn(step.groups)
+                metrics |= learned
                 await run.publish()
             await run.release(step)
             times = {"time/step_s": time.monotonic() - started_s, "time/wait_s": waited_s}
-            run.record(step.step, step, {**metrics, **times})
+            run.record(step, batch, {**metrics, **times})
             await run.due(step.step, run.state(step))

@@ -186,8 +186,8 @@ async def test_what_no_folder_can_hold_is_the_callers_fault(sandbox: LocalSandbo
 
 MANY_FILES = {
     "many files": "n = 0\nwhile True:\n    n += 1\n    open(f'file{n}', 'wb').write(bytes(1 << 20))",
-    "many folders": "import os\nn = 0\nwhile True:\n    n += 1\n    os.makedirs(f'{n}/a/b')\n    open(f'{n}/a/b/c', 'wb')"
-    ".write(bytes(1 << 16))",
+    "many folders": "import os\nn = 0\nwhile True:\n    n += 1\n    os.makedirs(f'{n}/a/b')\n"
+    "    open(f'{n}/a/b/c', 'wb').write(bytes(1 << 16))",
     "deep folders": "import os\nwhile True:\n    os.mkdir('d' * 200)\n    os.chdir('d' * 200)\n"
     "    open('file', 'wb').write(bytes(1 << 16))",
     "in /tmp": "import tempfile\nheld = []\nwhile True:\n    held.append(tempfile.NamedTemporaryFile())\n"

@@ -7,7 +7,14 @@ from making import group
 from strop.algorithms.advantage import Grpo
 from strop.algorithms.keep import KeepAll
 from strop.algorithms.loss import PpoClip
-from strop.core.batch import aggregation_weights, make_batch, samples_of, split_rollout, without_truncated
+from strop.core.batch import (
+    aggregation_weights,
+    make_batch,
+    rollout_advantages,
+    samples_of,
+    split_rollout,
+    without_truncated,
+)
 from strop.core.protocols import Algorithm, Credit, PerTurn
 from strop.core.types import TokenOutputs
 
@@ -107,3 +114,18 @@ def test_what_the_environment_says_changes_no_weight():
     plain, _ = make_batch(g := [group([1, 0], given=(3,))], samples_of(g, HOT), {}, ALGORITHM, {})
     longer, _ = make_batch(g := [group([1, 0], given=(9,))], samples_of(g, HOT), {}, ALGORITHM, {})
     assert [w[w > 0].tolist() for w in plain.weights] == [w[w > 0].tolist() for w in longer.weights]
+
+
+def test_gradient_shares_and_advantages_of_rollouts_by_hand():
+    """Domain d: two answers of 4 tokens with advantages 1/2 and -1/2; e: two of 8 tokens and twice that. Token mean."""
+    groups = [group([1, 0], lengths=(2, 2), domain="d"), group([2, 0], lengths=(4, 4), domain="e", ticket=1)]
+    batch, _ = make_batch(groups, samples_of(groups, HOT), {}, ALGORITHM, {})
+    assert rollout_advantages(batch) == pytest.approx({(0, 0): 0.5, (0, 1): -0.5, (1, 0): 1.0, (1, 1): -1.0})
+    assert batch.metrics["domain/d/gradient_share"] == pytest.approx(4 / (4 + 16))
+    assert batch.metrics["domain/e/gradient_share"] == pytest.approx(16 / (4 + 16))
+
+
+def test_without_any_advantage_there_is_no_gradient_share():
+    groups = [group([1, 1], lengths=(2, 2))]
+    batch, _ = make_batch(groups, samples_of(groups, HOT), {}, ALGORITHM, {})
+    assert not [name for name in batch.metrics if "gradient_share" in name]

@@ -5,9 +5,9 @@ import pytest
 from making import group, rollout
 
 from strop.algorithms.advantage import Gdpo, Grpo
-from strop.core.metrics import group_metrics, reduce_metrics
-from strop.core.protocols import NamedReward
-from strop.core.types import Reward, RolloutGroup, Score
+from strop.core.metrics import group_metrics, reduce_metrics, reward_counts
+from strop.core.protocols import Domain, NamedReward
+from strop.core.types import Reward, RolloutGroup, SamplingParams, Score
 from strop.scoring.score import Scorer, compose
 
 NA, INFRA = Score(value=None, outcome="not_applicable"), Score(value=None, outcome="infra", detail="gone")
@@ -148,3 +148,35 @@ def test_where_nothing_that_pays_applies_there_is_no_total():
     scores = {"accuracy": NA, "length": Score(value=3.0)}
     assert Reward(scores=scores, weights=weightless).total is None
     assert Reward(scores=scores, weights={"accuracy": 1.0, "length": -0.5}).total == -1.5
+
+
+def test_what_rewards_count_themselves_adds_up_over_domains_and_names():
+    class Judged:
+        def __init__(self, **counts):
+            self.counts = counts
+
+        def __call__(self, rollout, task):
+            return 1.0
+
+    def domain(name, **rewards):
+        named = tuple(NamedReward(name=key, fn=fn) for key, fn in rewards.items())
+        return Domain(
+            name=name, tasks=[], held_out=[], environment=object, rewards=named, sampling=SamplingParams(max_tokens=1)
+        )
+
+    domains = [
+        domain("a", style=Judged(requests=3, retries=1), accuracy=lambda rollout, task: 1.0),
+        domain("b", style=Judged(requests=4)),
+    ]
+    assert reward_counts(domains) == {"count/style/requests": 7.0, "count/style/retries": 1.0}
+
+
+def test_a_learned_score_is_shown_as_it_was_before_it_was_normalised():
+    def scored(raw, value):
+        return rollout(0, None, scores={"liked": Score(value=value, raw=raw)}, weights={"liked": 1.0})
+
+    answers = (scored(3.0, -1.0), scored(5.0, 1.0))
+    found = reduce_metrics(
+        group_metrics([RolloutGroup(ticket=0, attempt=0, task=group([1]).task, rollouts=answers)], {"d": "liked"}, 0)
+    )
+    assert found["raw/liked"] == 4.0 and found["score/liked"] == 0.0

@@ -172,9 +172,33 @@ def make_batch(
         old_logprobs=_field(outputs, "old"),
         ref_logprobs=_field(outputs, "reference"),
         old_values=_values(outputs),
-        metrics={"masked_share": 1.0 - float(np.mean(kept)) if kept else 0.0},
+        metrics={"masked_share": 1.0 - float(np.mean(kept)) if kept else 0.0}
+        | gradient_shares(samples, advantages, weights),
     )
     return batch, credit.scale
+
+
+def gradient_shares(
+    samples: Sequence[TrainingSample], advantages: Sequence[FloatArray], weights: Sequence[FloatArray]
+) -> dict[str, float]:
+    """`domain/NAME/gradient_share`: what part of the sum of |weight * advantage| over all tokens a domain has.
+
+    That is the size of the factors before the tokens' score functions in the policy gradient, so it says whose
+    answers move the policy. Empty where nothing moves it.
+    """
+    pull: dict[str, float] = {}
+    for sample, advantage, weight in zip(samples, advantages, weights, strict=True):
+        pull[sample.domain] = pull.get(sample.domain, 0.0) + float(np.abs(weight * advantage).sum())
+    total = sum(pull.values())
+    return {f"domain/{name}/gradient_share": value / total for name, value in pull.items()} if total else {}
+
+
+def rollout_advantages(batch: Batch) -> dict[tuple[int, int], float]:
+    """The advantage of each rollout by (ticket, index): the mean over its sampled tokens."""
+    found: dict[tuple[int, int], list[FloatArray]] = {}
+    for sample, advantage in zip(batch.samples, batch.advantages, strict=True):
+        found.setdefault((sample.ticket, sample.index), []).append(advantage[sample.loss_mask])
+    return {key: float(np.concatenate(parts).mean()) for key, parts in found.items() if any(map(len, parts))}
 
 
 def aggregation_weights(samples: Sequence[TrainingSample], algorithm: Algorithm) -> list[FloatArray]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, pstdev
 
+from strop.core.protocols import Domain
 from strop.core.types import Metric, Rollout, RolloutGroup, Score
 
 
@@ -73,6 +74,19 @@ def _dimension_metrics(groups: Sequence[RolloutGroup]) -> list[Metric]:
         if given:
             found.append(Metric(name=f"{where}score_applies/{name}", value=len(values) / len(given)))
     return found
+
+
+def reward_counts(domains: Iterable[Domain]) -> dict[str, float]:
+    """`count/REWARD/KEY`: what rewards count themselves (a judge its requests, retries, tokens), since the run began.
+
+    A reward that counts has a mapping `counts`; those of one name add up over domains.
+    """
+    found: Counter[str] = Counter()
+    for domain in domains:
+        for reward in domain.rewards:
+            for key, count in dict(getattr(reward.fn, "counts", {})).items():
+                found[f"count/{reward.name}/{key}"] += count
+    return {name: float(count) for name, count in found.items()}
 
 
 def _failed(rollout: Rollout) -> bool:
