@@ -32,6 +32,16 @@ class Jumps:
         return np.array(self.choices[int(table.groups.sum()) % len(self.choices)], float)
 
 
+@dataclass(frozen=True)
+class Grudge:
+    """Much to whoever had less than the others, little to the others: many domains are due at once."""
+
+    times: float = 100.0
+
+    def __call__(self, table, prior):
+        return np.where(table.groups < table.groups.mean(), self.times, 1.0)
+
+
 def run(mixture, num_tickets, scores_of, resume_at=(), state=None):
     """The tasks assigned, and the states after each ticket; a resume is a fresh mixture with the state from JSON."""
     state = mixture.start() if state is None else state
@@ -136,6 +146,15 @@ def test_any_change_of_weights_and_any_resume(history):
     for observed, state in enumerate(every_state):  # whichever state a ticket is assigned with, its task is the same
         for ticket in range(observed, min(num, observed + lag + 1)):
             assert mixture.assign(state, ticket) == tasks[ticket]
+
+
+@pytest.mark.parametrize(("lag", "every"), [(0, 1), (3, 2), (0, 5)])
+def test_a_change_that_deadlines_do_not_allow_is_limited_and_what_is_in_force_is_told(lag, every):
+    domains = [domain(f"d{n}") for n in range(24)]
+    _, states = run(Mixture(domains=domains, seed=1, lag=lag, every=every, strategy=Grudge()), 240, lambda *_: MIXED)
+    assert largest_error(states) <= 1 + 1e-9
+    parts = [r["part"] for state in states for r in state["rounds"]]
+    assert min(parts) < 1 and np.mean(parts) > 0.3
 
 
 @settings(max_examples=15, deadline=None)
@@ -281,6 +300,16 @@ def test_a_new_level_starts_without_a_pass_rate():
     for n in rises:
         estimates = states[n]["domains"]["a"]["estimates"]
         assert (estimates["evidence"], estimates["best"], estimates["groups"] > 0) == (0, 0, True)
+
+
+def test_late_results_of_a_lower_level_count_for_cost_alone():
+    """The first six rollouts lift the level while tickets of the old one are in flight; they say nothing of the new."""
+    mixture = levelled_mixture(lag=12)
+    tasks, states = run(mixture, 12, lambda *_: PASSED)
+    of_a = [state["domains"]["a"] for task, state in zip(tasks, states, strict=True) if task.domain == "a"]
+    assert [d["level"] for d in of_a] == [1, 2, 2, 2, 2, 2]
+    assert {d["level_rollouts"] for d in of_a[1:]} == {0} and {d["estimates"]["evidence"] for d in of_a[1:]} == {0}
+    assert [d["estimates"]["groups"] for d in of_a] == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_source_whose_tasks_are_of_another_level_is_refused():

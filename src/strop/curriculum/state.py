@@ -95,7 +95,7 @@ def next_json(known: Known, names: Sequence[str], number: int, before: Mapping[s
 
 
 def _wanted(known: Known) -> list[float]:
-    return cast(list[float], known.round_of(max(0, known.observed - 1)).wanted(known.observed).tolist())
+    return cast(list[float], known.round_of(known.observed).wanted(known.observed).tolist())
 
 
 def _round_json(now: Round) -> dict[str, JSON]:
