@@ -27,8 +27,8 @@ from strop.testing import ListSource, check_environment
 @pytest.mark.parametrize("name", sorted(GENERATORS))
 def test_generated_splits_never_meet_and_every_level_works(name):
     for level in (1, 3, 5):
-        train = Generated(name, "d", level=level, size=120)
-        held_out = Generated(name, "d", level=level, split="held_out", size=40, seed=7)
+        train = Generated(name, "d", level=level, size=60)
+        held_out = Generated(name, "d", level=level, split="held_out", size=20, seed=7)
         assert len(train) and len(held_out)
         assert not {t.id for t in train} & {t.id for t in held_out}
         assert len({t.id for t in train}) == len(train)

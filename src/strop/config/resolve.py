@@ -21,6 +21,8 @@ TASKS: Mapping[str, str] = {
     "reasoning_gym": "strop.tasks.reasoning_gym:ReasoningGym",
     "generated_code": "strop.tasks.generated.code_source:GeneratedCode",
     "generated_calls": "strop.tasks.generated.call_source:GeneratedCalls",
+    "generated_prompts": "strop.tasks.generated.prompt_source:GeneratedPrompts",
+    "summaries": "strop.tasks.summaries:Summaries",
     "humaneval": "strop.tasks.humaneval:HumanEval",
     "mbpp": "strop.tasks.mbpp:MBPP",
     "bfcl": "strop.tasks.bfcl:BFCL",
@@ -51,6 +53,9 @@ REWARDS: Mapping[str, str] = {
     "math": "strop.rewards.math:MathReward",
     "lint": "strop.rewards.lint:LintReward",
     "policy": "strop.rewards.policy:PolicyReward",
+    "instruction": "strop.rewards.instruction:FollowsInstruction",
+    "safety": "strop.rewards.safety:SafetyReward",
+    "summary": "strop.rewards.summary:SummaryReward",
     "judge": "strop.rewards.judge:JudgeReward",
     "pairwise_judge": "strop.rewards.judge:PairwiseJudge",
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
 
 from strop.core.seeds import derive_seed
 from strop.core.types import Message, Task
+from strop.tasks.levels import check_level, nearest_level
 
 TOP = (8, 16, 32, 64, 128)  # the largest number of each level
 
@@ -26,8 +27,14 @@ class GuessTasks:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.level <= len(TOP):
-            raise ValueError(f"level must be from 1 to {len(TOP)}, got {self.level}")
+        check_level(self.level, self.levels)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        return tuple(range(1, len(TOP) + 1))
+
+    def at_level(self, level: int) -> GuessTasks:
+        return replace(self, level=nearest_level(level, self.levels))
 
     def __len__(self) -> int:
         return self.size

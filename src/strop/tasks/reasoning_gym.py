@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from hashlib import blake2b
 from typing import Any, Literal
 
 from strop.core.errors import ConfigError
 from strop.core.types import Message, Task
+from strop.tasks.levels import check_level, nearest_level
 
 INSTRUCTION = "End with a line: Answer: <answer>"
-HELD_OUT_SEED = 1 << 20  # training seeds stay below it
+MAX_DRAWS = 3  # for each item wanted, of which half belong to the other split
 
 
 def _library() -> Any:
@@ -32,9 +33,11 @@ def generator_names() -> list[str]:
 
 @dataclass(frozen=True)
 class ReasoningGym:
-    """`size` items of one generator at a curriculum level (0: its defaults). An invalid level clamps to a valid one.
+    """`size` items of one generator at a curriculum level (0: its defaults), fewer where its level has no more.
 
-    Held-out items come from other seeds, and one whose question a training item of the same size has is left out.
+    An item belongs to the split that the hash of its question names, whatever the seed and the level. Half of a
+    split's draws belong to the other, so that an item costs two. A level whose settings the library refuses is made
+    with those of the one below.
     """
 
     generator: str
@@ -52,15 +55,21 @@ class ReasoningGym:
             near = get_close_matches(self.generator, names, 1, 0.4)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ConfigError(f"reasoning_gym has no {self.generator!r}{hint}")
-        if not 0 <= self.seed < HELD_OUT_SEED:
-            raise ConfigError(f"seed must be from 0 to {HELD_OUT_SEED - 1}, got {self.seed}")
-        train = self._draw(self.seed)
-        if self.split == "train":
-            items = train
-        else:
-            taken = {item["question"] for item in train}
-            items = [item for item in self._draw(HELD_OUT_SEED + self.seed) if item["question"] not in taken]
-        object.__setattr__(self, "_items", tuple(items))
+        check_level(self.level, self.levels)
+        object.__setattr__(self, "_items", tuple(self._draw()))
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """0 alone where the library has no curriculum for the generator."""
+        factory = importlib.import_module(f"{_library().__name__}.factory")
+        if self.generator not in factory.CURRICULA:
+            return (0,)
+        curriculum = factory.create_curriculum(self.generator)
+        steps = [len(a.levels) - 1 - curriculum.get_attr_level(n) for n, a in curriculum.attributes.items()]
+        return tuple(range(max(steps, default=0) + 1))
+
+    def at_level(self, level: int) -> ReasoningGym:
+        return replace(self, level=nearest_level(level, self.levels))
 
     def __len__(self) -> int:
         return len(self._items)
@@ -72,7 +81,7 @@ class ReasoningGym:
         if answer is not None:
             data["response"] = f"Answer: {' '.join(str(answer).split())}"  # grids too: an answer is one line
         return Task(
-            id=f"{self.generator}-{blake2b(question.encode(), digest_size=8).hexdigest()}",
+            id=f"{self.generator}-{_hash(question)}",
             domain=self.domain,
             prompt=(Message(role="user", content=f"{question}\n{INSTRUCTION}"),),
             reference=answer,
@@ -80,17 +89,26 @@ class ReasoningGym:
             data=data,
         )
 
-    def _draw(self, seed: int) -> list[dict[str, Any]]:
-        library = _library()
-        for level in range(self.level, -1, -1):
+    def _draw(self) -> list[dict[str, Any]]:
+        for level in range(self.level, 0, -1):
             try:
-                settings = {**level_settings(self.generator, level), **self.params}
-                dataset = library.create_dataset(self.generator, size=self.size, seed=seed, **settings)
-                return list({(item := dataset[i])["question"]: item for i in range(self.size)}.values())
+                return self._items_at(level)
             except (AssertionError, ValueError):
-                if level == 0:
-                    raise
-        raise AssertionError("level 0 always returns or raises")
+                continue
+        return self._items_at(0)
+
+    def _items_at(self, level: int) -> list[dict[str, Any]]:
+        settings = {**level_settings(self.generator, level), **self.params}
+        num_draws = self.size * MAX_DRAWS
+        dataset = _library().create_dataset(self.generator, size=num_draws, seed=self.seed, **settings)
+        found: dict[str, dict[str, Any]] = {}
+        for index in range(num_draws):
+            if len(found) == self.size:
+                break
+            item = dataset[index]
+            if _split_of(item["question"]) == self.split:
+                found.setdefault(item["question"], item)
+        return list(found.values())
 
 
 def level_settings(generator: str, level: int) -> dict[str, Any]:
@@ -104,3 +122,11 @@ def level_settings(generator: str, level: int) -> dict[str, Any]:
             curriculum.increment_attr_level(attribute)
     config = curriculum.generate_configuration({"seed": 0, "size": 1})
     return {name: value for name, value in vars(config).items() if name not in ("seed", "size")}
+
+
+def _hash(question: str) -> str:
+    return blake2b(question.encode(), digest_size=8).hexdigest()
+
+
+def _split_of(question: str) -> str:
+    return "held_out" if int(_hash(question), 16) % 2 == 0 else "train"

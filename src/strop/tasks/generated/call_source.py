@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Literal
 
 from strop.core.seeds import derive_seed
 from strop.core.types import JSON, Message, Task
 from strop.tasks.generated.source import distinct_problems, question_hash
+from strop.tasks.levels import check_level, nearest_level
 
-MAX_LEVEL = 3
+LEVELS = (1, 2, 3)
 INSTRUCTION = 'Call as <tool_call>{"name": ..., "arguments": {...}}</tool_call>, or reply in words if no tool fits.'
 NO_TOOL = "No tool fits."
 # fmt: off
@@ -63,11 +64,17 @@ class GeneratedCalls:
     _problems: tuple[CallProblem, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.level <= MAX_LEVEL:
-            raise ValueError(f"level must be from 1 to {MAX_LEVEL}, got {self.level}")
+        check_level(self.level, self.levels)
         draw = Random(derive_seed(self.seed, "function_calls", self.level, self.split))
         found = distinct_problems(lambda: draw_problem(draw, self.level), self.size, self.split)
         object.__setattr__(self, "_problems", tuple(found))
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        return LEVELS
+
+    def at_level(self, level: int) -> GeneratedCalls:
+        return replace(self, level=nearest_level(level, self.levels))
 
     def __len__(self) -> int:
         return len(self._problems)

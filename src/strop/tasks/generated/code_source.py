@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from difflib import get_close_matches
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Literal
 
@@ -13,7 +12,8 @@ from strop.core.programs import Call, FunctionCase, Limits, Problem
 from strop.core.seeds import derive_seed
 from strop.core.types import JSON, Message, Task
 from strop.tasks.generated.code import Case, CodeGenerator, CodeProblem, complete_function, fix_expression
-from strop.tasks.generated.source import MAX_LEVEL, distinct_problems, question_hash
+from strop.tasks.generated.source import LEVELS, check_generator, distinct_problems, question_hash
+from strop.tasks.levels import check_level, nearest_level
 
 CODE_GENERATORS: Mapping[str, CodeGenerator] = {
     "complete_function": complete_function,
@@ -42,16 +42,19 @@ class GeneratedCode:
     _problems: tuple[CodeProblem, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.generator not in CODE_GENERATORS:
-            near = get_close_matches(self.generator, CODE_GENERATORS, 1, 0.4)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(CODE_GENERATORS)}"
-            raise ValueError(f"no code generator is called {self.generator!r}; {hint}")
-        if not 1 <= self.level <= MAX_LEVEL:
-            raise ValueError(f"level must be from 1 to {MAX_LEVEL}, got {self.level}")
+        check_generator(self.generator, CODE_GENERATORS, "code generator")
+        check_level(self.level, self.levels)
         generate = CODE_GENERATORS[self.generator]
         draw = Random(derive_seed(self.seed, self.generator, self.level, self.split))
         found = distinct_problems(lambda: generate(draw, self.level), self.size, self.split)
         object.__setattr__(self, "_problems", tuple(found))
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        return LEVELS
+
+    def at_level(self, level: int) -> GeneratedCode:
+        return replace(self, level=nearest_level(level, self.levels))
 
     def __len__(self) -> int:
         return len(self._problems)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from hashlib import blake2b
 from random import Random
@@ -11,44 +11,11 @@ from typing import Literal, Protocol, TypeVar
 
 from strop.core.seeds import derive_seed
 from strop.core.types import Message, Task
-from strop.tasks.generated import arithmetic, logic, strings
-from strop.tasks.generated.problem import Generator, Problem
+from strop.tasks.generated.catalogue import GENERATORS
+from strop.tasks.generated.problem import Problem
+from strop.tasks.levels import check_level, nearest_level
 
-GENERATORS: Mapping[str, Generator] = {
-    "sum": arithmetic.sum_of_two,
-    "difference": arithmetic.difference,
-    "product": arithmetic.product,
-    "sum_of_list": arithmetic.sum_of_list,
-    "remainder": arithmetic.remainder,
-    "division": arithmetic.division,
-    "common_divisor": arithmetic.common_divisor,
-    "largest": arithmetic.largest,
-    "digit_sum": arithmetic.digit_sum,
-    "brackets": arithmetic.brackets,
-    "next_in_sequence": arithmetic.next_in_sequence,
-    "missing_number": arithmetic.missing_number,
-    "reverse_letters": strings.reverse_letters,
-    "count_letter": strings.count_letter,
-    "last_letter": strings.last_letter,
-    "letter_at": strings.letter_at,
-    "sort_letters": strings.sort_letters,
-    "first_in_alphabet": strings.first_in_alphabet,
-    "word_at": strings.word_at,
-    "reverse_words": strings.reverse_words,
-    "next_letter": strings.next_letter,
-    "table_lookup": logic.table_lookup,
-    "table_best": logic.table_best,
-    "table_difference": logic.table_difference,
-    "table_count": logic.table_count,
-    "parity": logic.parity,
-    "comparison": logic.comparison,
-    "truth": logic.truth,
-    "tallest": logic.tallest,
-    "weekday": logic.weekday,
-    "odd_one_out": logic.odd_one_out,
-}
-
-MAX_LEVEL = 5
+LEVELS = (1, 2, 3, 4, 5)
 INSTRUCTION = "Reply with only: Answer: <answer>"
 HELD_OUT_SHARE = 4  # one problem in four is held out, by the hash of its question
 MAX_MISSES = 200  # draws without a new problem after which the space counts as exhausted
@@ -71,13 +38,16 @@ class Generated:
     _problems: tuple[Problem, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.generator not in GENERATORS:
-            near = get_close_matches(self.generator, GENERATORS, 1, 0.4)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(GENERATORS)}"
-            raise ValueError(f"no generator is called {self.generator!r}; {hint}")
-        if not 1 <= self.level <= MAX_LEVEL:
-            raise ValueError(f"level must be from 1 to {MAX_LEVEL}, got {self.level}")
+        check_generator(self.generator, GENERATORS, "generator")
+        check_level(self.level, self.levels)
         object.__setattr__(self, "_problems", tuple(self._draw()))
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        return LEVELS
+
+    def at_level(self, level: int) -> Generated:
+        return replace(self, level=nearest_level(level, self.levels))
 
     def __len__(self) -> int:
         return len(self._problems)
@@ -99,6 +69,15 @@ class Generated:
         return distinct_problems(lambda: generate(draw, self.level), self.size, self.split)
 
 
+def check_generator(name: str, known: Iterable[str], what: str) -> None:
+    """ValueError, with the near name, where there is none called `name`."""
+    names = list(known)
+    if name not in names:
+        near = get_close_matches(name, names, 1, 0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+        raise ValueError(f"no {what} is called {name!r}; {hint}")
+
+
 class Drawn(Protocol):
     """Anything with a question; `key` names what the problem asks, apart from its wording."""
 
@@ -118,10 +97,11 @@ def distinct_problems(generate: Callable[[], Kind], size: int, split: str) -> li
     misses = 0
     while len(found) < size and misses < MAX_MISSES:
         problem = generate()
-        if problem.question in found or split_of(problem.key) != split:
+        identity = f"{problem.key}\n{problem.question}"
+        if identity in found or split_of(problem.key) != split:
             misses += 1
             continue
-        found[problem.question] = problem
+        found[identity] = problem
         misses = 0
     return list(found.values())
 
