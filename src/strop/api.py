@@ -15,11 +15,13 @@ from strop.core.errors import ConfigError, StropError
 from strop.core.types import Task
 from strop.rewards.from_trl import FromTrl
 from strop.tasks.memory import InMemory
+from strop.tasks.pairs import pairs_of_rows
 
 if TYPE_CHECKING:
     from strop.evaluation.report import EvalReport
     from strop.stages import RunResult
 
+PairsLike = Sequence[Mapping[str, Any]] | Mapping[str, Any]
 RewardLike = str | Callable[..., Any] | Mapping[str, Any]
 Result = TypeVar("Result")
 DomainLike = Sequence[Task | Mapping[str, Any]] | Mapping[str, Any]
@@ -78,6 +80,53 @@ def sft(
         rewards=rewards,
         resume=resume,
         accept_rewards=accept_rewards,
+        quiet=quiet,
+        sections=sections,
+    )
+
+
+def reward_model(
+    *,
+    model: str,
+    pairs: PairsLike,
+    steps: int = 100,
+    stage: Mapping[str, Any] | None = None,
+    resume: Path | None = None,
+    quiet: bool = False,
+    **sections: Any,
+) -> RunResult:
+    """One stage that trains a reward model on pairs of a better and a worse answer.
+
+    `pairs` are rows with `prompt`, `chosen` and `rejected` (a tenth is held out), or the keys of a stage's `data`. As
+    a reward it is `{"name": "liked", "use": "reward_model", "params": {"path": result.folder, "stage": "reward_model"}}`.
+    """
+    wanted = {"stage": "reward_model", "steps": steps, "data": _pairs(pairs), **(stage or {})}
+    return _run(
+        [wanted], model=model, domains={}, rewards=(), resume=resume, accept_rewards=(), quiet=quiet, sections=sections
+    )
+
+
+def dpo(
+    *,
+    model: str,
+    pairs: PairsLike,
+    domains: Mapping[str, DomainLike] | None = None,
+    rewards: Sequence[RewardLike] = ("exact",),
+    steps: int = 100,
+    stage: Mapping[str, Any] | None = None,
+    resume: Path | None = None,
+    quiet: bool = False,
+    **sections: Any,
+) -> RunResult:
+    """One DPO stage on pairs, given as for `reward_model`. Where there are `domains`, they are evaluated before and
+    after."""
+    return _run(
+        [{"stage": "preference", "steps": steps, "data": _pairs(pairs), **(stage or {})}],
+        model=model,
+        domains=domains or {},
+        rewards=rewards if domains else (),
+        resume=resume,
+        accept_rewards=(),
         quiet=quiet,
         sections=sections,
     )
@@ -156,9 +205,9 @@ def _config(
     sections: Mapping[str, Any],
 ) -> Any:
     described = [_reward(reward) for reward in rewards]
-    if not described:
+    if domains and not described:
         raise ConfigError("rewards is empty: give at least one function, or leave it out for exact match")
-    signal = described[0]["name"]
+    signal = described[0]["name"] if described else ""
     content = {
         "name": "run",
         "model": {"path": model},
@@ -168,6 +217,12 @@ def _config(
         **sections,
     }
     return parse_config(content, "arguments")
+
+
+def _pairs(pairs: PairsLike) -> dict[str, Any]:
+    if isinstance(pairs, Mapping):
+        return {**pairs}
+    return {"use": partial(pairs_of_rows, rows=tuple(pairs))}
 
 
 def _reward(reward: Any) -> dict[str, Any]:

@@ -109,8 +109,9 @@ async def _run_stages(
             reward_models=reward_models,
             costs=folder.costs(),
         )
-        reports["base"] = await shop.report("base", None)
-        check_scored(reports["base"])
+        if config.domains:
+            reports["base"] = await shop.report("base", None)
+            check_scored(reports["base"])
         model = start
         for number, stage in enumerate(config.stages, start=1):
             place = folder.path / f"{number}-{stage.title}"
@@ -118,8 +119,9 @@ async def _run_stages(
             if (place / REPORT_FILE).exists():
                 pairs[stage.title] = PairReport.from_json((place / REPORT_FILE).read_text())
             if learner is not None:
-                reports[stage.title] = await shop.report(stage.title, learner)
                 model = place / "model"
+                if config.domains:
+                    reports[stage.title] = await shop.report(stage.title, learner)
     return RunResult(folder=folder.path, model=model, reports=reports, seconds=shop.costs.seconds, pairs=pairs)
 
 
@@ -300,7 +302,8 @@ async def start_run(
             shutil.rmtree(folder.path, ignore_errors=True)
         raise
     (folder.path / "summary.json").write_text(json.dumps(summary(result), indent=1))
-    console.print(comparison_table(list(result.reports.values())))
+    if result.reports:
+        console.print(comparison_table(list(result.reports.values())))
     if result.pairs:
         console.print(pair_table(list(result.pairs.values())))
     costs = ", ".join(f"{name} {seconds / 60:.1f} min" for name, seconds in result.seconds.items())

@@ -99,3 +99,42 @@ def test_an_interrupt_in_a_notebook_ends_the_run():
         signal.signal(signal.SIGINT, before)
         loop.close()
     assert ended.is_set()
+
+
+PAIRS = [
+    {"prompt": f"Say {n}", "chosen": f"Answer: {n}", "rejected": f"Answer: {n + 1}", "margin": 1.0} for n in range(40)
+]
+
+
+def test_a_reward_model_from_rows_is_the_reward_of_another_run(tiny_model, tmp_path):
+    small = {"output": str(tmp_path), "quiet": True, "sampling": {"max_tokens": 3}, "evaluation": {"num_tasks": 2}}
+    scorer = strop.reward_model(model=str(tiny_model), pairs=PAIRS, steps=1, stage={"batch_size": 2}, **small)
+    assert not scorer.reports and 0 <= scorer.pairs["reward_model"].accuracy().value <= 1
+    liked = {"name": "liked", "use": "reward_model", "per": "group"}
+    liked["params"] = {"path": str(scorer.folder), "stage": "reward_model"}
+    trained = strop.train(
+        model=str(tiny_model),
+        domains={"mine": ROWS},
+        rewards=[{"name": "accuracy", "use": "exact", "weight": 0.0}, liked],
+        algorithm={"keep": "all"},
+        steps=1,
+        stage={"groups_per_step": 1, "group_size": 2},
+        **small,
+    )
+    assert "liked" in (trained.folder / "1-rl" / "metrics.jsonl").read_text()
+
+
+@pytest.mark.parametrize("domains", [None, {"mine": ROWS}])
+def test_preference_training_from_rows(tiny_model, tmp_path, domains):
+    small = {"output": str(tmp_path), "quiet": True, "sampling": {"max_tokens": 3}, "evaluation": {"num_tasks": 2}}
+    found = strop.dpo(
+        model=str(tiny_model), pairs=PAIRS, domains=domains, steps=1, stage={"batch_size": 2}, **small
+    )
+    assert list(found.reports) == (["base", "preference"] if domains else [])
+    assert (found.model / "config.json").is_file() and "preference" in found.pairs
+
+
+def test_pairs_that_are_wrong_name_the_row(tiny_model, tmp_path):
+    rows = [*PAIRS[:3], {"prompt": "x", "chosen": "y"}]
+    with pytest.raises(DataError, match="pair 3: no column 'rejected'"):
+        strop.reward_model(model=str(tiny_model), pairs=rows, output=str(tmp_path), quiet=True)

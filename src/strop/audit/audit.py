@@ -70,10 +70,18 @@ class _Tally:
 
 
 async def audit_domain(domain: Domain, effort: Effort, source: TaskSource | None = None) -> DomainAudit:
-    """Everything that needs no model, on tasks drawn from the domain's training tasks (or `source`)."""
+    """Everything that needs no model, on tasks drawn from the domain's training tasks (or `source`).
+
+    Rewards that read the policy's tokens, of which there are none here, are left out.
+    """
     source = domain.tasks if source is None else source
-    chosen = drawn(source, effort.num_tasks)
+    domain = without_token_readers(domain)
     pool = Pool.of(drawn(source, POOL_TASKS))
+    if domain.signal not in {reward.name for reward in domain.rewards}:
+        text = f"the signal {domain.signal!r} is a model's score of the policy's own tokens, so no answer was tried"
+        unread = Finding(check="applies", verdict="warn", text=text)
+        return replace(_judged(domain, _Tally(), pool, effort), findings=(unread,))
+    chosen = drawn(source, effort.num_tasks)
     waits = tuple(replace(r, timeout_s=min(r.timeout_s, effort.max_wait_s)) for r in domain.rewards)
     prober = Prober(replace(domain, rewards=waits))
     started_s = time.monotonic()
@@ -90,6 +98,17 @@ async def audit_domain(domain: Domain, effort: Effort, source: TaskSource | None
                 await _try_gold(prober, task, tally, repeat=False)
         await _try_junk(prober, block, tally, pool, ends_s, repeat=start == 0)
     return _judged(domain, tally, pool, effort)
+
+
+def without_token_readers(domain: Domain) -> Domain:
+    """The domain with the rewards that read texts alone, and those that none of the others gates.
+
+    A reward has `reads_tokens` where it asks for the sampled ids, as a model that scores them does.
+    """
+    left_out = {reward.name for reward in domain.rewards if getattr(reward.fn, "reads_tokens", False)}
+    while more := {r.name for r in domain.rewards if r.gate in left_out} - left_out:
+        left_out |= more
+    return replace(domain, rewards=tuple(r for r in domain.rewards if r.name not in left_out))
 
 
 def drawn(source: TaskSource, count: int) -> list[Task]:

@@ -313,7 +313,10 @@ class StageConfig(Section):
 
 
 class RunConfig(Section):
-    """A whole recipe. `tensorboard` writes every step's metrics for TensorBoard into the run's folder too."""
+    """A whole recipe. `tensorboard` writes every step's metrics for TensorBoard into the run's folder too.
+
+    Without `domains`, which only stages on pairs can do without, nothing is evaluated.
+    """
 
     name: str
     seed: int = 0
@@ -324,7 +327,7 @@ class RunConfig(Section):
     learner: LearnerConfig = LearnerConfig()
     sampling: SamplingConfig = SamplingConfig()
     rewards: tuple[RewardConfig, ...] = ()
-    domains: tuple[DomainConfig, ...] = Field(min_length=1)
+    domains: tuple[DomainConfig, ...] = ()
     sandbox: SandboxConfig = SandboxConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     audit: AuditConfig = AuditConfig()
@@ -346,6 +349,9 @@ class RunConfig(Section):
             twice = sorted({n for n in names if names.count(n) > 1})
             if twice:
                 raise ValueError(f"two {kind}s are named {twice[0]!r}: give each its own name")
+        asking = [s.title for s in self.stages if s.stage in ("sft", "rl")]
+        if asking and not self.domains:
+            raise ValueError(f"stage {asking[0]!r} needs a domain to train on: add a [[domains]] section")
         unknown = sorted(set(self.audit.accept) - {d.name for d in self.domains})
         if unknown:
             raise ValueError(f"audit.accept: no domain is named {unknown[0]!r}")

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from transformers import AutoTokenizer
 
@@ -78,6 +78,7 @@ class RewardModelReward:
     threads: int | None = None
     max_batch_tokens: int = 8192
     reward_models: RewardModels = field(default_factory=RewardModels, repr=False, compare=False)
+    reads_tokens: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.stage and not self.path:

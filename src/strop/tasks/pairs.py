@@ -1,11 +1,11 @@
-"""Preference pairs from a JSONL or Parquet file, or from a data set of the `datasets` library."""
+"""Preference pairs from a JSONL or Parquet file, from a data set of the `datasets` library, or from rows in memory."""
 
 from __future__ import annotations
 
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from numbers import Real
 from typing import Any, Literal
@@ -35,22 +35,39 @@ def pairs(
     a prompt column the messages that both conversations begin with are the prompt. A column `margin` says by how much
     the chosen one is better. Rows whose answers are equal are left out, and counted in a warning.
     """
+    found = (
+        pair_of(row, where=where, prompt=prompt, chosen=chosen, rejected=rejected)
+        for where, row in read_rows(path, dataset_split)
+    )
+    return _of_split(found, path, split, held_out_share)[:max_pairs]
+
+
+def pairs_of_rows(
+    rows: Sequence[Mapping[str, Any]], split: Literal["train", "held_out"] = "train", held_out_share: float = 0.1
+) -> Sequence[PreferencePair]:
+    """Rows with `prompt`, `chosen`, `rejected` and maybe `margin`, held out by the hash of their prompt."""
+    found = (pair_of(row, where=f"pair {number}") for number, row in enumerate(rows))
+    return _of_split(found, "pairs", split, held_out_share)
+
+
+def _of_split(
+    pairs: Iterable[PreferencePair], where: str, split: str, held_out_share: float
+) -> tuple[PreferencePair, ...]:
     if not 0.0 < held_out_share < 1.0:
         raise ConfigError(f"held_out_share must be between 0 and 1, got {held_out_share}")
     found: list[PreferencePair] = []
     num_rows = num_equal = 0
-    for where, row in read_rows(path, dataset_split):
+    for pair in pairs:
         num_rows += 1
-        pair = pair_of(row, where=where, prompt=prompt, chosen=chosen, rejected=rejected)
         if pair.chosen.messages == pair.rejected.messages:
             num_equal += 1
         elif is_held_out(pair.id, held_out_share) == (split == "held_out"):
             found.append(pair)
     if not num_rows:
-        raise DataError(f"{path}: holds no row")
+        raise DataError(f"{where}: holds no row")
     if num_equal:
-        log.warning("%s: %d of %d rows are left out: chosen and rejected are equal", path, num_equal, num_rows)
-    return tuple(found[:max_pairs])
+        log.warning("%s: %d of %d rows are left out: chosen and rejected are equal", where, num_equal, num_rows)
+    return tuple(found)
 
 
 def pair_of(
