@@ -80,18 +80,21 @@ def test_mt_grpo():
 
 
 def test_strop_by_hand():
-    known = table(learnability=[0.25, 0.1], signal_rate=[1.0, 0.5])
-    assert shares(Strop(floor=0)(known, PRIOR)) == pytest.approx([1 / 1.2, 0.2 / 1.2])
-    moving = table(learnability=[0.1, 0.1], progress=[0.2, -0.2])
-    assert shares(Strop(floor=0)(moving, PRIOR)) == pytest.approx([0.6, 0.4])
-    fallen = table(learnability=[0.05, 0.05], fell=[0.3, 0.1])
-    assert shares(Strop(floor=0)(fallen, PRIOR)) == pytest.approx([0.6 / 0.8, 0.2 / 0.8])
-    dear = table(learnability=[0.1, 0.1], tokens=[40, 10], seconds=[1, 9])
+    known = table(pass_rate=[0.5, 0.8], signal_rate=[1.0, 0.5])
+    assert shares(Strop(floor=0)(known, PRIOR)) == pytest.approx([25 / 26, 1 / 26])
+    assert shares(Strop(floor=0, temperature=1)(known, PRIOR)) == pytest.approx([5 / 6, 1 / 6])
+    assert shares(Strop(floor=0)(known, np.array([1.0, 25.0]))) == pytest.approx([0.5, 0.5])
+    assert shares(Strop(floor=0.5)(known, PRIOR)) == pytest.approx([25 / 52 + 0.25, 1 / 52 + 0.25])
+    mirrored = table(pass_rate=[0.1, 0.9], signal_rate=[0.57, 0.57])
+    assert shares(Strop(floor=0)(mirrored, PRIOR)) == pytest.approx([81 / 82, 1 / 82])
+    fallen = table(pass_rate=[0.9, 0.9], fell=[0.3, 0.1])
+    assert shares(Strop(floor=0)(fallen, PRIOR)) == pytest.approx([0.9, 0.1])  # 0.1 + 0.2 against 0.1, squared
+    assert shares(Strop(floor=0, recovery=0)(fallen, PRIOR)) == [0.5, 0.5]
+    dear = table(pass_rate=[0.5, 0.5], tokens=[40, 10], seconds=[1, 9])
     assert shares(Strop(floor=0)(dear, PRIOR)) == pytest.approx([1 / 3, 2 / 3])
     assert shares(Strop(floor=0, cost="seconds")(dear, PRIOR)) == pytest.approx([0.75, 0.25])
     assert shares(Strop(floor=0, cost="none")(dear, PRIOR)) == [0.5, 0.5]
-    assert shares(Strop(floor=0, cost_power=1.0)(dear, PRIOR)) == pytest.approx([0.2, 0.8])
-    assert shares(Strop(floor=0, temperature=0.5)(known, PRIOR)) == pytest.approx([25 / 26, 1 / 26])
+    assert shares(Strop(floor=0, cost_power=0.5)(dear, PRIOR)) == pytest.approx([0.2, 0.8])
 
 
 def test_costs_are_relative_to_what_was_seen():
@@ -110,13 +113,19 @@ def history(*rates, groups=12, members=8):
     return replace(estimates, updated=100)
 
 
-def test_strop_prefers_learnable_over_unknown_over_hopeless_and_solved():
-    domains = [history(0.5), Estimates(updated=100), history(0.0), history(1.0), history(1.0, 0.5), history(0.0, 0.5)]
-    weights = Strop()(tabulate(domains, 100, DECAY), np.ones(6)).tolist()
-    half, unseen, hopeless, solved, forgotten, learning = weights
-    assert half > unseen > 5 * max(hopeless, solved)
-    assert forgotten > half and learning > half
-    assert min(weights) >= 0.1 / 6
+def test_strop_prefers_what_can_be_learned_to_what_is_hopeless_or_solved():
+    domains = [history(0.25), history(0.5), Estimates(updated=100), history(0.0), history(1.0)]
+    low, half, unseen, hopeless, solved = Strop()(tabulate(domains, 100, DECAY), np.ones(5)).tolist()
+    assert low > half == pytest.approx(unseen, rel=0.05)
+    assert half > 2 * hopeless > 2 * solved > 0.2 / 5
+    assert Strop(floor=0)(tabulate(domains, 100, DECAY), np.ones(5))[4] < 1e-3
+
+
+def test_strop_brings_back_what_is_being_forgotten():
+    falling, known = history(1.0, 0.5), history(0.75, 0.75)
+    both = tabulate([falling, known], 100, DECAY)
+    with_recovery, without = Strop()(both, PRIOR), Strop(recovery=0)(both, PRIOR)
+    assert with_recovery[0] / with_recovery[1] > 1.5 * without[0] / without[1]
 
 
 def test_strategies_are_chosen_by_name():

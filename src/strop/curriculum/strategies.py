@@ -70,7 +70,8 @@ class MtGrpo:
 
     Low reward and low recent progress raise a domain. The division preserves ratios: a domain whose groups often have
     no signal is sampled more often, so that the groups that teach have the shares w. Unlike the paper's, the exponents
-    are not summed over steps, so a weight depends on where a domain stands and not on how long it stood there.
+    are not summed over steps, so a weight depends on where a domain stands and not on how long it stood there. Domains
+    out of reach are raised most: it is for mixes whose every domain can be learned.
     """
 
     rate: float = 2.0
@@ -87,25 +88,24 @@ class MtGrpo:
 class Strop:
     """w_d = prior_d (u_d / c_d^cost_power)^(1 / temperature), with the usefulness of a group
 
-        u_d = 4 E[p (1 - p)] s_d + progress * max(0, fast_d - slow_d) + recovery * max(0, best_d - slow_d - margin)
+        u_d = s_d (1 - p_d) + recovery * max(0, best_d - slow_d - margin)
 
-    The first term is the spread to learn from, 1 at p = 1/2, times the rate s of groups that show it; both are
-    posterior means whose evidence ages, so a domain little or not lately seen is taken for a promising one. The second
-    follows domains that are improving, the third brings back what was known and is being forgotten: such a domain may
-    have no spread yet. c is the cost of a group over the mean cost; domains never seen cost the mean.
+    The first term is the chance that a group teaches (its signal rate s) times what is left to learn. Unlike p (1 - p)
+    it prefers a domain at p = 0.1 to one at 0.9: as many groups of it teach, and it has more to gain; at p = 0 or 1
+    both vanish with s. Both factors are posterior means whose evidence ages, so a domain little or not lately seen
+    counts as one with signal at p = 1/2. The second term brings back what was known and is being forgotten, which may
+    show no spread yet. c is the cost of a group over the mean cost; domains never seen cost the mean.
     """
 
-    temperature: float = 1.0
-    progress: float = 1.0
-    recovery: float = 2.0
+    temperature: float = 0.5
+    recovery: float = 1.0
     margin: float = 0.1
     cost: Cost = "tokens"
-    cost_power: float = 0.5
+    cost_power: float = 0.25
     floor: float = 0.1
 
     def __call__(self, table: Table, prior: Array) -> Array:
-        useful = 4 * table.learnability * table.signal_rate
-        useful = useful + self.progress * np.maximum(0.0, table.progress)
+        useful = table.signal_rate * (1 - table.pass_rate)
         useful = useful + self.recovery * np.maximum(0.0, table.fell - self.margin)
         if self.cost != "none":
             useful = useful / relative_cost(getattr(table, self.cost)) ** self.cost_power
