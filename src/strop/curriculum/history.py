@@ -1,0 +1,178 @@
+"""What became of each task: attempts, passes, last steps; which are solved and rest, and which samples a run has seen.
+
+Pure: `record` takes a history and one result and gives the next history, which is JSON. A result is one group: all
+attempts at one task under one ticket.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from typing import Any
+
+from strop.core.errors import ConfigError
+from strop.core.types import JSON, RolloutGroup
+
+History = Mapping[str, Mapping[str, Mapping[str, Any]]]  # domain -> task id -> TaskRecord as JSON
+PASS = 1.0  # a score that counts as solved
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskResult:
+    """What came of one ticket; attempts without a score are left out."""
+
+    domain: str
+    task_id: str
+    step: int
+    attempts: int
+    passes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskRecord:
+    """All results of one task. `clean` counts the groups in a row in which every attempt passed.
+
+    `retired` is the step at which the task was retired, None while it is in use.
+    """
+
+    attempts: int = 0
+    passes: int = 0
+    last_step: int | None = None
+    last_pass_step: int | None = None
+    clean: int = 0
+    retired: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retirement:
+    """A task retires after `clean_passes` groups in a row without a failure, and rests for `rest_steps` steps.
+
+    Then it is due again: one more clean group sends it back to rest, a failure brings it back into use. Tasks of a
+    domain that was forgotten are all brought back (`bring_back`). 5 to 10% of solved tasks stay in use as probes:
+    `kept_share` of the ids, chosen by their hash, never retire (algorithms.md 3.6).
+    """
+
+    clean_passes: int = 3
+    rest_steps: int = 200
+    kept_share: float = 0.05
+
+    def __post_init__(self) -> None:
+        if min(self.clean_passes, self.rest_steps) < 1:
+            raise ConfigError("retirement: clean_passes and rest_steps must be at least 1")
+        if not 0 <= self.kept_share <= 1:
+            raise ConfigError(f"retirement.kept_share must be from 0 to 1, got {self.kept_share}")
+
+    def record(self, history: History, result: TaskResult) -> dict[str, Any]:
+        """The history after `result`; one without a scored attempt changes nothing."""
+        if result.attempts == 0:
+            return dict(history)
+        domain = history.get(result.domain, {})
+        before = record_of(history, result.domain, result.task_id)
+        clean = before.clean + 1 if result.passes == result.attempts else 0
+        solved = clean >= self.clean_passes and not self._always_kept(result.task_id)
+        after = TaskRecord(
+            attempts=before.attempts + result.attempts,
+            passes=before.passes + result.passes,
+            last_step=result.step,
+            last_pass_step=result.step if result.passes else before.last_pass_step,
+            clean=clean,
+            retired=result.step if solved else None,
+        )
+        return {**history, result.domain: {**domain, result.task_id: asdict(after)}}
+
+    def rests(self, history: History, domain: str, task_id: str, step: int) -> bool:
+        """Whether the task is not to be assigned at `step`."""
+        retired = record_of(history, domain, task_id).retired
+        return retired is not None and step < retired + self.rest_steps
+
+    def resting(self, history: History, domain: str, step: int) -> frozenset[str]:
+        """The tasks of a domain that are not to be assigned at `step`."""
+        tasks = history.get(domain, {})
+        return frozenset(
+            task for task, r in tasks.items() if r["retired"] is not None and step < r["retired"] + self.rest_steps
+        )
+
+    def _always_kept(self, task_id: str) -> bool:
+        return int.from_bytes(blake2b(task_id.encode(), digest_size=8).digest(), "big") / 2**64 < self.kept_share
+
+
+def record_of(history: History, domain: str, task_id: str) -> TaskRecord:
+    """Of a task that was never tried, the record of nothing."""
+    if domain not in history or task_id not in history[domain]:
+        return TaskRecord()
+    return TaskRecord(**history[domain][task_id])
+
+
+def bring_back(history: History, domain: str, task_ids: Collection[str] | None = None) -> dict[str, Any]:
+    """Retired tasks of a domain (all, or those named) are in use again: the guard's `replay`, or a failed probe.
+
+    Their next clean passes count anew.
+    """
+    if domain not in history:
+        return dict(history)
+    back = {
+        task: {**record, "retired": None, "clean": 0}
+        if record["retired"] is not None and (task_ids is None or task in task_ids)
+        else record
+        for task, record in history[domain].items()
+    }
+    return {**history, domain: back}
+
+
+def solved_tasks(history: History, domain: str) -> tuple[str, ...]:
+    """The tasks that were passed at least once, the last passed first: what a forgotten domain practises again."""
+    tasks = history.get(domain, {})
+    passed = [(record["last_pass_step"], task) for task, record in tasks.items() if record["passes"]]
+    return tuple(task for _, task in sorted(passed, key=lambda pair: (-pair[0], pair[1])))
+
+
+def result_of(group: RolloutGroup, step: int, signal: str) -> TaskResult:
+    """The result of a group by the score of the reward `signal`, before any filtering or shaping."""
+    values = [
+        r.reward.scores[signal].value for r in group.rollouts if r.reward is not None and signal in r.reward.scores
+    ]
+    known = [value for value in values if value is not None]
+    return TaskResult(
+        domain=group.task.domain,
+        task_id=group.task.id,
+        step=step,
+        attempts=len(known),
+        passes=sum(value >= PASS for value in known),
+    )
+
+
+def results_of_rows(
+    rows: Iterable[Mapping[str, Any]], signals: Mapping[str, str] | str = "accuracy"
+) -> list[TaskResult]:
+    """Results of recorded rollouts (storage/records.py: step, ticket, domain, task_id, scores), in their order.
+
+    `signals` names the reward that says right or wrong, for all domains or by domain. Rollouts without that score
+    count as tried with none scored.
+    """
+    groups: dict[tuple[int, int, str, str], list[float | None]] = {}
+    for row in rows:
+        signal = signals if isinstance(signals, str) else signals[row["domain"]]
+        score = row["scores"][signal]["value"] if signal in row["scores"] else None
+        groups.setdefault((row["step"], row["ticket"], row["domain"], row["task_id"]), []).append(score)
+    return [
+        TaskResult(
+            domain=domain,
+            task_id=task_id,
+            step=step,
+            attempts=sum(value is not None for value in values),
+            passes=sum(value is not None and value >= PASS for value in values),
+        )
+        for (step, _, domain, task_id), values in groups.items()
+    ]
+
+
+def samples_seen(history: History) -> dict[str, JSON]:
+    """What a checkpoint says of the samples it was trained on: how many, and a hash of all (domain, task id) pairs.
+
+    The pairs themselves are the keys of the history that lies in the same checkpoint.
+    """
+    names = sorted((domain, task) for domain, tasks in history.items() for task in tasks)
+    digest = blake2b(json.dumps(names, ensure_ascii=False).encode(), digest_size=16).hexdigest()
+    return {"num_tasks": len(names), "digest": digest}
