@@ -10,6 +10,7 @@ import typer
 
 from strop.cli.audit import audit
 from strop.cli.compare import compare
+from strop.cli.data import data
 from strop.cli.evaluate import evaluate
 from strop.cli.export import export
 from strop.cli.init import init
@@ -30,6 +31,7 @@ app.command()(compare)
 app.command()(rollouts)
 app.command()(export)
 app.command()(init)
+app.add_typer(data, name="data")
 app.add_typer(model, name="model")
 app.add_typer(sandbox, name="sandbox")
 app.add_typer(verify, name="verify")
