@@ -225,6 +225,41 @@ def test_bounds_hold_for_adaptive_weights():
     assert run(mixture, 9, lambda *_: MIXED)[1][-1]["rounds"][-1]["shares"] == pytest.approx([0.1, 0.3, 0.6])
 
 
+def test_factors_raise_a_domain_until_they_are_taken_back():
+    domains = [domain("a"), domain("b"), domain("c", 2)]
+    mixture = Mixture(domains=domains, seed=1, lag=3, bounds={"c": Bounds(floor=0.4)})
+    _, states = run(mixture, 4, lambda *_: MIXED)
+    raised = mixture.with_factors(states[-1], {"a": 4.0})
+    tasks = [mixture.assign(raised, ticket) for ticket in range(4, 8)]
+    assert tasks == [mixture.assign(states[-1], ticket) for ticket in range(4, 8)]  # those that may be in flight
+    raised = json.loads(json.dumps(raised))
+    state = mixture.observe(raised, group_of(tasks[0], 4, MIXED))
+    assert state["rounds"][-1]["first"] == 8 and state["factors"] == {"a": 4.0}
+    assert state["rounds"][-1]["shares"] == pytest.approx([0.48, 0.12, 0.4])
+    state = mixture.observe(mixture.with_factors(state, {}), group_of(tasks[1], 5, MIXED))
+    assert state["rounds"][-1]["shares"] == pytest.approx([0.25, 0.25, 0.5])
+    for wrong in ({"x": 2.0}, {"a": 0.0}, {"a": float("inf")}):
+        with pytest.raises(ValueError, match="no domain, or its factor"):
+            mixture.with_factors(state, wrong)
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 20), (20, 3), (20, 0)])
+def test_a_resume_may_change_the_lag(before, after):
+    domains = [domain(f"d{n}") for n in range(5)]
+    strategy = Jumps(((1, 2, 3, 4, 5), (5, 1, 1, 1, 1), (1, 1, 9, 1, 1)))
+    mixture = Mixture(domains=domains, seed=1, lag=before, every=3, strategy=strategy)
+    states = run(mixture, 30, lambda *_: MIXED)[1]
+    state, total = states[-1], np.array([d["wanted"] for d in states[-1]["domains"].values()])
+    mixture = replace(mixture, lag=after)
+    for ticket in range(30, 90):
+        task = mixture.assign(state, ticket)
+        state = mixture.observe(state, group_of(task, ticket, MIXED))
+        total += next(r["shares"] for r in reversed(state["rounds"]) if r["first"] <= ticket)
+        assert [r["first"] for r in state["rounds"]] == sorted({r["first"] for r in state["rounds"]})
+        assert [d["wanted"] for d in state["domains"].values()] == pytest.approx(total.tolist())
+        assert largest_error([state]) <= 1 + 1e-9
+
+
 def test_tickets_that_a_state_cannot_assign_or_observe():
     mixture = Mixture(domains=[domain("a"), domain("b", 3)], seed=1, lag=2)
     state = mixture.start()

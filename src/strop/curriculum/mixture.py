@@ -126,6 +126,7 @@ class Mixture:
             standings=standings,
             plan=plan,
             ahead=ahead,
+            factors=zeros + 1,
         )
         return self._remember(to_json(known, self._names), known)
 
@@ -151,6 +152,18 @@ class Mixture:
         later = self._advanced(known, number, measure(group, self.domains[number].signal), group.task.level)
         return self._remember(next_json(later, self._names, number, state), later)
 
+    def with_factors(self, state: Mapping[str, JSON], factors: Mapping[str, float]) -> Mapping[str, JSON]:
+        """The state in which the weights of the domains named are multiplied so, and no others, from the next round on
+        that is not fixed yet: what a guard against forgetting does. Floors and ceilings hold. ValueError on a name
+        that is no domain's and on a factor that is not positive.
+        """
+        wrong = [name for name, factor in factors.items() if name not in self._names or not 0 < factor < np.inf]
+        if wrong:
+            raise ValueError(f"{wrong[0]!r} is no domain, or its factor {factors[wrong[0]]} is not positive and finite")
+        known = self._known(state)
+        numbers = np.array([*{**dict.fromkeys(self._names, 1.0), **factors}.values()])
+        return self._remember({**state, "factors": dict(factors)}, replace(known, factors=numbers))
+
     def _advanced(self, known: Known, number: int, seen: Seen, level: int | None) -> Known:
         observed, end = known.observed + 1, known.observed + 1 + self.lag
         estimates, standings, counts = list(known.estimates), list(known.standings), known.counts.copy()
@@ -163,14 +176,13 @@ class Mixture:
             standings[number] = after
             if after.level != before.level:
                 estimates[number] = at_new_level(estimates[number])
-        later = Known(
+        later = replace(
+            known,
             observed=observed,
             counts=counts,
-            rounds=known.rounds,
             estimates=tuple(estimates),
             standings=tuple(standings),
             plan=known.plan[1:],
-            ahead=known.ahead,
         )
         rounds = known.rounds if end % self.every else self._with_round(later, end)
         rounds = tuple(r for r, n in zip(rounds, (*rounds[1:], None), strict=True) if n is None or n.first >= observed)
@@ -180,10 +192,12 @@ class Mixture:
     def _with_round(self, known: Known, first: int) -> tuple[Round, ...]:
         """The rounds with the one that begins at ticket `first`, where shares or levels are to change."""
         last = known.rounds[-1]
+        if first <= last.first:  # fixed by a run with a longer lag, before a resume
+            return known.rounds
         weights = self.strategy(tabulate(known.estimates, known.observed, self.decay), self._prior)
         if not (np.isfinite(weights).all() and (weights[self._prior > 0] > 0).all()):
             raise ConfigError("the curriculum's strategy gave a weight that is 0 or not finite: give it a floor")
-        wished = shares_within(self._tree, np.where(self._prior > 0, weights, 0.0))
+        wished = shares_within(self._tree, np.where(self._prior > 0, known.factors * weights, 0.0))
         levels = tuple(None if s is None else s.level for s in known.standings)
         if np.array_equal(wished, last.shares) and levels == last.levels:
             return known.rounds

@@ -5,6 +5,7 @@ The JSON form:
     observed   {domain: tickets observed}
     rounds     shares and levels in force from ticket `first` on, from the last observed ticket to the last fixed one;
                `base` are the sums of targets before `first`, `part` how much of the wished change deadlines allowed
+    factors    {domain: what its weight is multiplied by}, of the domains that an action raised or lowered
     domains    {domain: wanted (the sum of its targets), realised, level, level_rollouts, level_passes, estimates}
 
 Lists are in the order of the run's domains. Shapes: D domains.
@@ -51,6 +52,7 @@ class Known:
     standings: tuple[Standing | None, ...]
     plan: tuple[tuple[int, int], ...]
     ahead: Counts
+    factors: Array
 
     def round_of(self, ticket: int) -> Round:
         return next(r for r in reversed(self.rounds) if r.first <= ticket)
@@ -74,6 +76,7 @@ def to_json(known: Known, names: Sequence[str]) -> dict[str, JSON]:
     return {
         "observed": dict(zip(names, counts, strict=True)),
         "rounds": [_round_json(r) for r in known.rounds],
+        "factors": {n: f for n, f in zip(names, known.factors.tolist(), strict=True) if f != 1},
         "domains": {
             name: _domain_json(wanted[n], counts[n], known.estimates[n], known.standings[n])
             for n, name in enumerate(names)
@@ -89,6 +92,7 @@ def next_json(known: Known, names: Sequence[str], number: int, before: Mapping[s
     return {
         "observed": {**before["observed"], names[number]: changed["realised"]},
         "rounds": [rounds[r.first] if r.first in rounds else _round_json(r) for r in known.rounds],
+        "factors": before["factors"],
         "domains": {n: {**domains[n], "wanted": w} for n, w in zip(names, wanted, strict=True)}
         | {names[number]: changed},
     }
@@ -141,6 +145,7 @@ def from_json(state: Mapping[str, Any], names: Sequence[str], levelled: Sequence
     )
     observed = int(counts.sum())
     plan, ahead = planned((), counts, rounds, observed, observed + num_planned)
+    factors = {**dict.fromkeys(names, 1.0), **state["factors"]}
     return Known(
         observed=observed,
         counts=counts,
@@ -149,6 +154,7 @@ def from_json(state: Mapping[str, Any], names: Sequence[str], levelled: Sequence
         standings=tuple(_standing(domains[name]) for name in names),
         plan=plan,
         ahead=ahead,
+        factors=np.array([factors[name] for name in names]),
     )
 
 
