@@ -151,6 +151,22 @@ def test_a_drop_of_ten_points_in_one_of_forty_domains_is_found_within_two_probes
     assert len(steps) >= 8, "of ten; the chance is 0.93 each"
 
 
+def test_a_domain_whose_share_is_raised_recovers_and_is_left_alone_then():
+    """A model whose lost skill comes back by half a probe while the domain's share is raised, and never else."""
+    draw = np.random.default_rng(5)
+    guard = ForgettingGuard(num_probes=20, actions=("raise_share",), num_steps=50)
+    state, rates, lost, events = guard.start(), draw.uniform(0, 1, TASKS), 0.0, []
+    for number in range(20):
+        step = 10 * (number + 1)
+        lost = 0.15 if number == 8 else lost / 2 if "d" in share_factors(state, step) else lost
+        now = {"d": rates * (1 - lost / rates.mean()), "e": rates}
+        state, found = guard.review(state, step, probe(draw, now, SAMPLES))
+        events += found
+    assert [event.domain for event in events] == ["d"] and events[0].step in (90, 100)
+    assert 0 < lost <= 0.01, "within one point, though the share was raised for 50 steps only"
+    assert share_factors(state, 200) == {}
+
+
 def test_tasks_needed_agrees_with_what_was_simulated():
     known = dict(num_domains=40, num_probes=20, num_windows=11)
     assert 160 <= tasks_needed(0.1, variance=1 / 6 / SAMPLES, **known) <= TASKS

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 SHINGLE_WORDS = 3
-NUM_HASHES = 128
-RECALL = 0.999  # of the pairs that are just similar enough, this share become candidates at least
+NUM_HASHES = 256
+RECALL = 0.99  # of the pairs that are just similar enough, this share become candidates at least
+SPREAD = 6 * 0.5 / NUM_HASHES**0.5  # six standard errors at most of a similarity that is told from signatures
 WORD = re.compile(r"\w+")
 NUMBER = re.compile(r"\d+")
 
@@ -42,19 +43,21 @@ def near_duplicates(texts: Sequence[str], threshold: float, keys: Sequence[str] 
         raise ValueError(f"threshold must be above 0 and at most 1, got {threshold}")
     rows = _rows_per_band(threshold)
     multipliers, offsets = _hash_family()
+    signatures = np.zeros((len(texts), NUM_HASHES), np.uint32)
     buckets: dict[tuple[str, int, bytes], list[int]] = {}
     kept: dict[int, frozenset[int]] = {}
     found = []
     for index, text in enumerate(texts):
         words = words_of(text)
         shingles = shingles_of(words)
+        signature = signatures[index] = _signature(shingles, multipliers, offsets)
         same = repr((sorted(NUMBER.findall(" ".join(words))), keys[index] if keys is not None else None))
-        signature = _signature(shingles, multipliers, offsets)
         bands = [(same, n, signature[n : n + rows].tobytes()) for n in range(0, NUM_HASHES - rows + 1, rows)]
-        candidates = sorted({other for band in bands for other in buckets.get(band, ())})
-        similar = [(jaccard(shingles, kept[other]), -other) for other in candidates]
-        similarity, other = max(similar, default=(0.0, 0))
-        if candidates and similarity >= threshold:
+        candidates = np.array(sorted({other for band in bands for other in buckets.get(band, ())}), np.int64)
+        alike = (signatures[candidates] == signature).mean(axis=1)
+        likely = candidates[alike >= threshold - SPREAD].tolist()
+        similarity, other = max(((jaccard(shingles, kept[other]), -other) for other in likely), default=(0.0, 0))
+        if likely and similarity >= threshold:
             found.append(NearDuplicate(index=index, of=-other, similarity=similarity))
             continue
         kept[index] = shingles
@@ -85,7 +88,7 @@ def jaccard(first: frozenset[int], second: frozenset[int]) -> float:
 
 def _rows_per_band(threshold: float) -> int:
     """The most rows a band may have so that a pair at `threshold` is found with probability RECALL."""
-    for rows in (16, 8, 4, 2):
+    for rows in range(16, 1, -1):
         if 1 - (1 - threshold**rows) ** (NUM_HASHES // rows) >= RECALL:
             return rows
     return 1
@@ -99,10 +102,9 @@ def _hash_family() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
 
 def _signature(
     shingles: frozenset[int], multipliers: NDArray[np.uint64], offsets: NDArray[np.uint64]
-) -> NDArray[np.uint64]:
+) -> NDArray[np.uint32]:
     """[NUM_HASHES]: the smallest of the shingles' hashes a x + b mod 2^64, of which the upper half is well mixed."""
     values = np.array(sorted(shingles), np.uint64)
-    with np.errstate(over="ignore"):
-        hashes = (values[:, None] * multipliers + offsets) >> np.uint64(32)
-    smallest: NDArray[np.uint64] = hashes.min(axis=0)
+    hashes = (values[:, None] * multipliers + offsets) >> np.uint64(32)
+    smallest: NDArray[np.uint32] = hashes.min(axis=0).astype(np.uint32)
     return smallest
