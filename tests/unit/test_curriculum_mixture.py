@@ -246,7 +246,7 @@ def test_factors_raise_a_domain_until_they_are_taken_back():
 @pytest.mark.parametrize(("before", "after"), [(3, 20), (20, 3), (20, 0)])
 def test_a_resume_may_change_the_lag(before, after):
     domains = [domain(f"d{n}") for n in range(5)]
-    strategy = Jumps(((1, 2, 3, 4, 5), (5, 1, 1, 1, 1), (1, 1, 9, 1, 1)))
+    strategy = Jumps(((1, 2, 3, 4, 5), (5, 1, 1, 1, 1), (1, 1, 9, 1, 1), (2, 2, 1, 1, 1)))
     mixture = Mixture(domains=domains, seed=1, lag=before, every=3, strategy=strategy)
     states = run(mixture, 30, lambda *_: MIXED)[1]
     state, total = states[-1], np.array([d["wanted"] for d in states[-1]["domains"].values()])
