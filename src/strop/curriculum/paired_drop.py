@@ -155,8 +155,8 @@ def tasks_needed(
 ) -> int:
     """Tasks per domain for a drop of the mean to be proven with probability `power`, by the normal approximation.
 
-    n = ((z_level + z_power) / drop)^2 * variance * (1/R + 1/C), level = alpha / (domains * probes * windows). Too few for
-    a large drop of some tasks only, whose own spread over tasks is left out.
+    n = ((z_level + z_power) / drop)^2 * variance * (1/R + 1/C), level = alpha / (domains * probes * windows).
+    Too few for a large drop of some tasks only, whose own spread over tasks is left out.
     `variance` is that of one score of one task around the task's own mean, averaged over tasks: p (1 - p) for right
     and wrong, 1/6 where the pass rates are spread evenly, 1/4 at most; divide it by the samples per task and probe.
     """
