@@ -14,7 +14,7 @@ from strop.core.types import JSON
 from strop.tasks.generated.catalogue import GROUPS
 from strop.tasks.generated.code_source import CODE_GENERATORS
 from strop.tasks.generated.prompt_source import INSTRUCTION_GENERATORS, SAFETY_GENERATORS
-from strop.tasks.reasoning_gym_domains import ASKS, MANY_ANSWERS, SLOWER
+from strop.tasks.reasoning_gym_domains import ASKS, LONG, MANY_ANSWERS, SLOWER
 
 SIZE = 400  # tasks of a domain and split, so that hundreds are made in seconds
 GYM_SIZE, SLOWER_GYM_SIZE = 100, 24
@@ -109,12 +109,12 @@ def reasoning_gym_domains() -> Iterator[DomainEntry]:
             use=GYM,
             params={"generator": generator, "size": size},
             rewards=_accuracy(GYM, **({"own_scorer": True} if generator in MANY_ANSWERS else {})),
-            max_tokens=256,
+            max_tokens=1024 if generator in LONG else 256,
         )
 
 
 def _entry(name: str, group: str, use: str, reward: str, **more: Any) -> DomainEntry:
-    params = {"generator": name, "size": SIZE}
+    params: dict[str, JSON] = {"generator": name, "size": SIZE}
     return DomainEntry(name=name, group=group, use=use, params=params, rewards=_accuracy(reward), **more)
 
 

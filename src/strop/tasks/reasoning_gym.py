@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from hashlib import blake2b
+from io import StringIO
 from typing import Any, Literal
 
 from strop.core.errors import ConfigError
@@ -14,6 +17,7 @@ from strop.core.types import Message, Task
 from strop.tasks.levels import check_level, nearest_level
 
 INSTRUCTION = "End with a line: Answer: <answer>"
+EXAMPLES = ("possible_answer", "example_answer", "example_correct_answer")  # of items with several right answers
 MAX_DRAWS = 3  # for each item wanted, of which half belong to the other split
 
 
@@ -78,8 +82,9 @@ class ReasoningGym:
         item = self._items[index]
         question, answer = item["question"], item["answer"]
         data: dict[str, Any] = {"generator": self.generator, "item": item}
-        if answer is not None:
-            data["response"] = f"Answer: {' '.join(str(answer).split())}"  # grids too: an answer is one line
+        right = answer if answer is not None else _example(item["metadata"])
+        if right is not None:
+            data["response"] = f"Answer: {' '.join(str(right).split())}"  # grids too: an answer is one line
         return Task(
             id=f"{self.generator}-{_hash(question)}",
             domain=self.domain,
@@ -102,12 +107,13 @@ class ReasoningGym:
         num_draws = self.size * MAX_DRAWS
         dataset = _library().create_dataset(self.generator, size=num_draws, seed=self.seed, **settings)
         found: dict[str, dict[str, Any]] = {}
-        for index in range(num_draws):
-            if len(found) == self.size:
-                break
-            item = dataset[index]
-            if _split_of(item["question"]) == self.split:
-                found.setdefault(item["question"], item)
+        with redirect_stdout(StringIO()):  # a generator prints
+            for index in range(num_draws):
+                if len(found) == self.size or index >= len(dataset):  # one that runs dry grows shorter
+                    break
+                item = dataset[index]
+                if _split_of(item["question"]) == self.split:
+                    found.setdefault(item["question"], item)
         return list(found.values())
 
 
@@ -122,6 +128,12 @@ def level_settings(generator: str, level: int) -> dict[str, Any]:
             curriculum.increment_attr_level(attribute)
     config = curriculum.generate_configuration({"seed": 0, "size": 1})
     return {name: value for name, value in vars(config).items() if name not in ("seed", "size")}
+
+
+def _example(metadata: Mapping[str, Any]) -> str | None:
+    """One of several right answers, as the library's function reads it, where the item tells one."""
+    told = next((metadata[key] for key in EXAMPLES if key in metadata), None)
+    return told if told is None or isinstance(told, str) else json.dumps(told)
 
 
 def _hash(question: str) -> str:

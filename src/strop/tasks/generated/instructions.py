@@ -103,7 +103,7 @@ def without_letter(draw: Random, level: int) -> PromptProblem:
         return without_letter(draw, level)
     count = draw.randrange(1, 1 + min(len(allowed), level))
     question = f"Write {count} of these words, without the letter {letter}: {' '.join(words)}"
-    wanted = {"form": "blanks", "words": tuple(words), "count": count, "without": letter}
+    wanted: dict[str, JSON] = {"form": "blanks", "words": tuple(words), "count": count, "without": letter}
     return PromptProblem(question, " ".join(allowed[:count]), wanted)
 
 
@@ -115,7 +115,7 @@ def with_letter(draw: Random, level: int) -> PromptProblem:
         return with_letter(draw, level)
     count = draw.randrange(1, 1 + min(len(allowed), level))
     question = f"Write {count} of these words, each with the letter {letter}: {' '.join(words)}"
-    wanted = {"form": "blanks", "words": tuple(words), "count": count, "with": letter}
+    wanted: dict[str, JSON] = {"form": "blanks", "words": tuple(words), "count": count, "with": letter}
     return PromptProblem(question, " ".join(allowed[:count]), wanted)
 
 
@@ -132,7 +132,8 @@ def start_and_end(draw: Random, level: int) -> PromptProblem:
     count = draw.randrange(2, 4 + level // 2)
     chosen = draw.sample(words, count)
     said = f"Write {count} of these words. Start with {chosen[0]} and end with {chosen[-1]}"
-    wanted = {"form": "blanks", "words": tuple(words), "count": count, "first": chosen[0], "last": chosen[-1]}
+    wanted: dict[str, JSON] = {"form": "blanks", "words": tuple(words), "count": count}
+    wanted |= {"first": chosen[0], "last": chosen[-1]}
     return PromptProblem(f"{said}: {' '.join(words)}", " ".join(chosen), wanted)
 
 

@@ -156,7 +156,7 @@ def implication(draw: Random, level: int) -> Problem:
 def who_wins(draw: Random, level: int) -> Problem:
     names = draw.sample(NAMES, 2)
     score = [0, 0]
-    rounds = []
+    rounds: list[str] = []
     while len(rounds) < 2 * level - 1:
         a, b = draw.sample(range(3), 2)
         score[0 if (a - b) % 3 == 1 else 1] += 1
