@@ -97,8 +97,8 @@ def reward_model(
 ) -> RunResult:
     """One stage that trains a reward model on pairs of a better and a worse answer.
 
-    `pairs` are rows with `prompt`, `chosen` and `rejected` (a tenth is held out), or the keys of a stage's `data`. As
-    a reward it is `{"name": "liked", "use": "reward_model", "params": {"path": result.folder, "stage": "reward_model"}}`.
+    `pairs` are rows with `prompt`, `chosen` and `rejected` (a tenth is held out), or the keys of a stage's `data`. The
+    result is a reward by `use = "reward_model"` and `params = {"path": result.folder, "stage": "reward_model"}`.
     """
     wanted = {"stage": "reward_model", "steps": steps, "data": _pairs(pairs), **(stage or {})}
     return _run(

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,26 +24,28 @@ from strop.audit.gate import audit_before_training
 from strop.config.schema import RunConfig, StageConfig
 from strop.core.batch import Batch, rollout_advantages
 from strop.core.errors import CheckpointError, ConfigError, StropError
-from strop.core.protocols import Learner
+from strop.core.protocols import Domain, Learner
 from strop.core.types import JSON
 from strop.evaluation.compare import comparison_table
 from strop.evaluation.evaluate import check_scored
 from strop.evaluation.pairs import PairReport, pair_table
 from strop.evaluation.report import EvalReport
 from strop.fit import fit, teaching_batches
+from strop.guarding import Guarding
 from strop.observability.over_optimisation import OverOptimisation
 from strop.observability.sinks import ProgressBar, Sinks, StepSink, TensorBoard
 from strop.preference import REPORT_FILE, check_pairs, train_on_pairs
 from strop.rewards.reward_model import RewardModels
 from strop.scheduler.buffer import StepGroups
 from strop.scheduler.cadence import is_due
-from strop.storage.checkpoints import CheckpointFolder
+from strop.storage.checkpoints import Checkpoint, CheckpointFolder
 from strop.storage.models import no_loading_bars
 from strop.storage.records import MetricsLog, RunFolder, cut_rollouts, write_rollouts
 from strop.storage.reward_versions import check_reward_versions
 from strop.train import train
-from strop.workshop import Workshop, remarks_on, saving, skipped
+from strop.workshop import Workshop, remarks_on, saving, skipped, write_domains
 
+EVENTS_FILE = "events.jsonl"
 log_to = logging.getLogger(__name__)
 
 
@@ -231,6 +233,8 @@ async def _run_rl(
         advantages = rollout_advantages(batch) if batch is not None else {}
         write_rollouts(place / "rollouts", step, found, stage=stage.title, run=run_id, advantages=advantages)
         log.append(step, metrics)
+        standings = guarding.guard.standings(guarding.state, step) if guarding is not None else {}
+        write_domains(place, step, run.curriculum_state, metrics, standings)
         keep_costs()
         shop.sinks.step(stage.title, step, stage.steps, metrics)
         for remark in [*remarks_on(step, groups, metrics), *alarm.observe(step, metrics)]:
@@ -246,23 +250,47 @@ async def _run_rl(
         renderer=shop.renderer,
         progress=progress,
         record=record,
-        due=_due(shop, stage, learner, checkpoints),
+        due=lambda step: due(step),
     )
+    guarding = _guarding(shop, stage, domains, learner, place, saved)
+    save = saving(stage, learner, checkpoints)
+
+    async def due(step: StepGroups) -> None:
+        """Probes, saving, and the evaluations within the stage that `evaluation.every_steps` asks for."""
+        if guarding is not None and guarding.is_due(step.step):
+            await guarding.review(run, step.step)
+        await save(step.step, run.state(step) | ({"guard": guarding.state} if guarding is not None else {}))
+        if step.step < stage.steps and is_due(step.step, shop.config.evaluation.every_steps, stage.steps):
+            await shop.report(f"{stage.title}-step-{step.step}", learner)
+
+    if guarding is not None and guarding.is_due(0):
+        await guarding.review(run, 0)
     await train(run)
     return learner
 
 
-def _due(shop: Workshop, stage: StageConfig, learner: Learner, checkpoints: CheckpointFolder) -> Callable[..., Any]:
-    """Saving, and the evaluations within the stage that `evaluation.every_steps` asks for."""
-    save = saving(stage, learner, checkpoints)
-
-    async def due(step: int, state: Mapping[str, JSON]) -> None:
-        await save(step, state)
-        every = shop.config.evaluation.every_steps
-        if step < stage.steps and is_due(step, every, stage.steps):
-            await shop.report(f"{stage.title}-step-{step}", learner)
-
-    return due
+def _guarding(
+    shop: Workshop,
+    stage: StageConfig,
+    domains: Sequence[Domain],
+    learner: Learner,
+    place: Path,
+    saved: Checkpoint | None,
+) -> Guarding | None:
+    guard = build.build_guard(shop.config, stage)
+    if guard is None:
+        return None
+    events = MetricsLog(place / EVENTS_FILE)
+    events.cut(saved.step if saved is not None else -1)
+    return Guarding(
+        shop=shop,
+        settings=shop.config.curriculum.forgetting,
+        guard=guard,
+        domains=domains,
+        learner=learner,
+        events=events,
+        state=saved.state["guard"] if saved is not None else guard.start(),
+    )
 
 
 def name_of(code: Any) -> str:

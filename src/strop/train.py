@@ -20,7 +20,7 @@ from strop.scoring.budget import check_infra_budget
 from strop.scoring.score import Scorer
 
 Record = Callable[[StepGroups, Batch | None, Mapping[str, float]], None]  # no batch where nothing was learned
-Due = Callable[[int, Mapping[str, JSON]], Awaitable[None]]
+Due = Callable[[StepGroups], Awaitable[None]]
 
 
 @dataclass(kw_only=True)
@@ -145,4 +145,4 @@ async def train(run: Run) -> None:
             await run.release(step)
             times = {"time/step_s": time.monotonic() - started_s, "time/wait_s": waited_s}
             run.record(step, batch, {**metrics, **times})
-            await run.due(step.step, run.state(step))
+            await run.due(step)

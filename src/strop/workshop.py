@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from strop import build
 from strop.config.schema import RunConfig, StageConfig
 from strop.core.protocols import Domain, Learner
 from strop.core.types import JSON
+from strop.curriculum.views import domain_rows
 from strop.engines.renderer import ChatRenderer
 from strop.engines.torch_engine import TorchEngine
 from strop.evaluation.evaluate import evaluate
+from strop.evaluation.intervals import wilson
 from strop.evaluation.report import EvalReport
 from strop.observability.sinks import Sinks
 from strop.rewards.reward_model import RewardModels
@@ -23,7 +27,7 @@ from strop.scheduler.buffer import StepGroups
 from strop.scheduler.cadence import is_due
 from strop.scoring.budget import failures_of, report
 from strop.storage.checkpoints import CheckpointFolder
-from strop.storage.records import Costs, RunFolder
+from strop.storage.records import DOMAINS_FILE, Costs, RunFolder, write_whole
 
 MANY_TRUNCATED = 0.5
 
@@ -73,6 +77,24 @@ class Workshop:
             concurrency=config.concurrency,
             progress=lambda done, total: self.sinks.step(f"evaluate {name}", done, total, {}),
         )
+
+
+def write_domains(
+    place: Path, step: int, state: Mapping[str, JSON], metrics: Mapping[str, float], guard: Mapping[str, Any]
+) -> None:
+    """The table of domains after a step, in place of the one before: what `strop domains` shows.
+
+    `state` is the curriculum's; `guard` has the standings of the forgetting guard, by domain.
+    """
+    rows = [
+        {
+            **asdict(row),
+            "gradient_share": metrics.get(f"domain/{row.domain}/gradient_share"),
+            "guard": asdict(guard[row.domain]) if row.domain in guard else None,
+        }
+        for row in domain_rows(state, wilson)
+    ]
+    write_whole(place / DOMAINS_FILE, json.dumps({"step": step, "domains": rows}).encode())
 
 
 async def publish(engine: TorchEngine, learner: Learner) -> None:

@@ -127,9 +127,7 @@ def test_a_reward_model_from_rows_is_the_reward_of_another_run(tiny_model, tmp_p
 @pytest.mark.parametrize("domains", [None, {"mine": ROWS}])
 def test_preference_training_from_rows(tiny_model, tmp_path, domains):
     small = {"output": str(tmp_path), "quiet": True, "sampling": {"max_tokens": 3}, "evaluation": {"num_tasks": 2}}
-    found = strop.dpo(
-        model=str(tiny_model), pairs=PAIRS, domains=domains, steps=1, stage={"batch_size": 2}, **small
-    )
+    found = strop.dpo(model=str(tiny_model), pairs=PAIRS, domains=domains, steps=1, stage={"batch_size": 2}, **small)
     assert list(found.reports) == (["base", "preference"] if domains else [])
     assert (found.model / "config.json").is_file() and "preference" in found.pairs
 

@@ -48,7 +48,7 @@ class RoundRobin:
         return {"observed": [*state["observed"], group.ticket]}
 
 
-async def nothing_due(step, state):
+async def nothing_due(step):
     pass
 
 

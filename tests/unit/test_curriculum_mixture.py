@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from strop.core.errors import ConfigError
 from strop.curriculum.difficulty import Ladder
-from strop.curriculum.mixture import Mixture, StaticMixture
+from strop.curriculum.mixture import Mixture
 from strop.curriculum.shares import Bounds, DomainGroup
 from strop.curriculum.strategies import Strop, Uniform
 from strop.scheduler.buffer import Buffer, Finished
@@ -61,11 +61,12 @@ def largest_error(states):
 
 
 @pytest.mark.parametrize("weights", [(0.5, 0.5), (0.8, 0.2), (0.003, 0.997), (1, 2, 3.5), (0, 1), (1, 1, 1, 3, 7)])
-def test_constant_weights_give_the_tickets_of_the_static_mixture(weights):
+def test_constant_weights_give_tickets_that_are_known_from_the_start(weights):
     domains = [domain(f"d{n}", weight) for n, weight in enumerate(weights)]
-    static = StaticMixture(domains, seed=3)
+    whole = Mixture(domains=domains, seed=3, lag=200)
+    start = whole.start()
     tasks, states = run(Mixture(domains=domains, seed=3, lag=5, every=4), 200, lambda *_: MIXED)
-    assert [t.id for t in tasks] == [static.assign({}, t).id for t in range(200)]
+    assert [t.id for t in tasks] == [whole.assign(start, t).id for t in range(200)]
     assert states[-1]["observed"] == {d.name: sum(t.domain == d.name for t in tasks) for d in domains}
     assert len(states[-1]["rounds"]) == 1 and states[-1]["rounds"][0]["first"] == 0
 

@@ -12,7 +12,7 @@ import pytest
 from strop.core.errors import ConfigError, DataError
 from strop.core.protocols import Domain
 from strop.core.types import Message, RolloutGroup, SamplingParams
-from strop.curriculum.mixture import StaticMixture
+from strop.curriculum.mixture import Mixture
 from strop.environments.guess_number import GuessNumber
 from strop.environments.single_turn import SingleTurn
 from strop.tasks.files import Files
@@ -235,36 +235,41 @@ def domain(name, count, weight):
 @pytest.mark.parametrize("weights", [(0.5, 0.5), (0.8, 0.2), (0.003, 0.997), (1, 2, 3.5), (0, 1)])
 def test_shares_are_exact_after_every_ticket(weights):
     domains = [domain(f"d{n}", (10, 1000, 7)[n], weight) for n, weight in enumerate(weights)]
-    mixture = StaticMixture(domains, seed=1)
+    mixture = Mixture(domains=domains, seed=1, lag=1000)
+    start = mixture.start()
     counts = dict.fromkeys((d.name for d in domains), 0)
     for ticket in range(1000):
-        counts[mixture.assign(mixture.start(), ticket).domain] += 1
+        counts[mixture.assign(start, ticket).domain] += 1
         for d in domains:
             assert abs(counts[d.name] - (ticket + 1) * d.weight / sum(weights)) < 1.0 + 1e-9
 
 
 def test_a_small_domain_is_reshuffled_and_tickets_repeat():
-    mixture = StaticMixture([domain("small", 10, 1.0)], seed=1)
-    ids = [mixture.assign(mixture.start(), t).id for t in range(30)]
-    assert set(ids[:10]) == set(ids[10:20]) == set(ids[20:]) and ids[:10] != ids[10:20]
-    again = StaticMixture([domain("small", 10, 1.0)], seed=1)
-    assert [again.assign(again.start(), t).id for t in reversed(range(30))] == ids[::-1]
-    assert [StaticMixture([domain("small", 10, 1.0)], seed=2).assign({}, t).id for t in range(10)] != ids[:10]
+    def ids(seed, tickets):
+        mixture = Mixture(domains=[domain("small", 10, 1.0)], seed=seed, lag=30)
+        return [mixture.assign(mixture.start(), ticket).id for ticket in tickets]
+
+    found = ids(1, range(30))
+    assert set(found[:10]) == set(found[10:20]) == set(found[20:]) and found[:10] != found[10:20]
+    assert ids(1, reversed(range(30))) == found[::-1]
+    assert ids(2, range(10)) != found[:10]
 
 
 def test_a_large_domain_is_shuffled_once_an_epoch():
-    mixture = StaticMixture([domain("large", 60_000, 1.0)], seed=1)
+    mixture = Mixture(domains=[domain("large", 60_000, 1.0)], seed=1, lag=200)
+    start = mixture.start()
     started = time.perf_counter()
-    assert len({mixture.assign({}, ticket).id for ticket in range(200)}) == 200
+    assert len({mixture.assign(start, ticket).id for ticket in range(200)}) == 200
     assert time.perf_counter() - started < 2.0  # one shuffle takes a twentieth of a second
 
 
 def test_the_mixture_counts_what_it_observes():
-    mixture = StaticMixture([domain("a", 3, 1.0)], seed=1)
-    group = RolloutGroup(ticket=0, attempt=0, task=mixture.assign({}, 0), rollouts=())
-    assert mixture.observe(mixture.start(), group) == {"observed": {"a": 1}}
+    mixture = Mixture(domains=[domain("a", 3, 1.0)], seed=1, lag=1)
+    start = mixture.start()
+    group = RolloutGroup(ticket=0, attempt=0, task=mixture.assign(start, 0), rollouts=())
+    assert mixture.observe(start, group)["observed"] == {"a": 1}
     with pytest.raises(ConfigError, match="weight 0"):
-        StaticMixture([domain("a", 3, 0.0)], seed=1)
+        Mixture(domains=[domain("a", 3, 0.0)], seed=1, lag=1)
 
 
 async def test_environments_keep_their_promises():

@@ -15,6 +15,8 @@ import torch
 from strop.algorithms.constraint import check_constraints
 from strop.algorithms.loss import Teach
 from strop.algorithms.presets import make_algorithm
+from strop.build.curriculum import build_guard as build_guard
+from strop.build.curriculum import build_mixture
 from strop.config.resolve import ENVIRONMENTS, REWARDS, TASKS, check_takes, locate, make, make_callable, parameters_of
 from strop.config.schema import (
     REWARD_TIMEOUT_S,
@@ -31,7 +33,6 @@ from strop.config.versions import version_of
 from strop.core.errors import ConfigError, DataError
 from strop.core.protocols import Algorithm, Domain, NamedReward, TaskSource
 from strop.core.types import Message, Rollout, SamplingParams, Task, TrainingSample
-from strop.curriculum.mixture import StaticMixture
 from strop.engines.loading import load_engine
 from strop.engines.renderer import ChatRenderer
 from strop.engines.torch_engine import TorchEngine
@@ -348,7 +349,7 @@ def build_run(
     due: Callable[..., Awaitable[None]],
 ) -> Run:
     """An RL stage, ready for `train`."""
-    curriculum = StaticMixture(domains=tuple(domains), seed=config.seed)
+    curriculum = build_mixture(config, stage, domains)
     return Run(
         domains={domain.name: domain for domain in domains},
         algorithm=algorithm,

@@ -11,6 +11,7 @@ import typer
 from strop.cli.audit import audit
 from strop.cli.compare import compare
 from strop.cli.data import data
+from strop.cli.domains import domains
 from strop.cli.evaluate import evaluate
 from strop.cli.export import export
 from strop.cli.init import init
@@ -29,6 +30,7 @@ app.command("eval")(evaluate)
 app.command()(audit)
 app.command()(compare)
 app.command()(rollouts)
+app.command()(domains)
 app.command()(export)
 app.command()(init)
 app.add_typer(data, name="data")

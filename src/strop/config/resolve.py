@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from strop.config.schema import Component
+from strop.config.component import Component
 from strop.core.errors import ConfigError, describe_error
 
 TASKS: Mapping[str, str] = {
@@ -58,6 +58,15 @@ REWARDS: Mapping[str, str] = {
     "summary": "strop.rewards.summary:SummaryReward",
     "judge": "strop.rewards.judge:JudgeReward",
     "pairwise_judge": "strop.rewards.judge:PairwiseJudge",
+}
+
+STRATEGIES: Mapping[str, str] = {
+    "static": "strop.curriculum.strategies:Static",
+    "uniform": "strop.curriculum.strategies:Uniform",
+    "learnability": "strop.curriculum.strategies:Learnability",
+    "ucb": "strop.curriculum.strategies:Ucb",
+    "mt_grpo": "strop.curriculum.strategies:MtGrpo",
+    "strop": "strop.curriculum.strategies:Strop",
 }
 
 PLAIN: Mapping[Any, tuple[type, str]] = {

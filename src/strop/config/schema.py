@@ -9,20 +9,15 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from strop.config.component import Component
 from strop.config.constraint import ConstraintConfig
+from strop.config.curriculum import CurriculumConfig
 from strop.config.pairs import PreferenceConfig, RewardModelConfig
 from strop.config.section import Section, file_name, possible_temperature
 from strop.core.errors import ConfigError
 
 Dtype = Literal["float32", "bfloat16", "float64"]
 TAKEN_STAGE_NAMES = re.compile(r"base|.*-step-\d+")  # evaluations of a run carry these names
-
-
-class Component(Section):
-    """Code to use: a built-in name or `module:attribute`, with the keyword arguments it is made with."""
-
-    use: str | Callable[..., Any]
-    params: dict[str, Any] = Field({})
 
 
 class ModelConfig(Section):
@@ -116,7 +111,9 @@ def possible_gates(rewards: tuple[RewardConfig, ...]) -> tuple[RewardConfig, ...
 class DomainConfig(Section):
     """`tasks` and `held_out` are task sources; `transfer` domains are evaluated and never trained on.
 
-    An `optional` domain is left out, with a line that says so, where what it needs (a sandbox) cannot be had.
+    `parent` names a group of the curriculum, `floor` and `ceiling` are the least and the most it may have of the whole,
+    and with `levels` it climbs those that its source has. An `optional` domain is left out, with a line that says so,
+    where what it needs (a sandbox) cannot be had.
     """
 
     name: str = Field(min_length=1)
@@ -127,6 +124,9 @@ class DomainConfig(Section):
     sampling: SamplingConfig | None = None
     weight: float = Field(1.0, ge=0)
     parent: str | None = None
+    floor: float = Field(0.0, ge=0, le=1)
+    ceiling: float = Field(1.0, gt=0, le=1)
+    levels: bool = False
     max_turns: int = Field(1, gt=0)
     max_rollout_tokens: int | None = Field(None, gt=0)
     signal: str = "accuracy"
@@ -329,6 +329,7 @@ class RunConfig(Section):
     rewards: tuple[RewardConfig, ...] = ()
     domains: tuple[DomainConfig, ...] = ()
     sandbox: SandboxConfig = SandboxConfig()
+    curriculum: CurriculumConfig = CurriculumConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     audit: AuditConfig = AuditConfig()
     stages: tuple[StageConfig, ...] = Field(min_length=1)

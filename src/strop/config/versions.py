@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from strop.config.schema import Component
+from strop.config.component import Component
 
 FILES = ("rules", "config", "path")  # parameters of these names that name a file or folder count by what it holds
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")

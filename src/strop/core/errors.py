@@ -35,6 +35,10 @@ class DivergedError(StropError):
     """Weights, losses or logits that are not finite: training on would teach nothing."""
 
 
+class ForgettingError(StropError):
+    """A domain that is proven to be forgotten, where the recipe asks to stop then."""
+
+
 class RewardError(StropError):
     """A reward function that raised or returned something that is not a score."""
 

@@ -175,6 +175,19 @@ class TaskSource(Protocol):
     def __getitem__(self, index: int) -> Task: ...
 
 
+class LevelledSource(TaskSource, Protocol):
+    """A TaskSource with levels of difficulty. `len` and indexing speak of the one it was made with.
+
+    `levels` are those it offers, easiest first, at least one. `at_level(level)` is a fixed, indexable source whose
+    tasks all carry `Task.level == level`; equal levels give equal sources, and a level beyond the ends is the nearest.
+    """
+
+    @property
+    def levels(self) -> tuple[int, ...]: ...
+
+    def at_level(self, level: int) -> TaskSource: ...
+
+
 class Curriculum(Protocol):
     """Which task each ticket gets. Pure: state in, state out; the state is JSON so that checkpoints can hold it."""
 

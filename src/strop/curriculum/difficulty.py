@@ -8,24 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from strop.core.errors import ConfigError
-from strop.core.protocols import TaskSource
 from strop.core.seeds import derive_seed
-
-
-class LevelledSource(TaskSource, Protocol):
-    """A TaskSource with levels of difficulty. `len` and indexing speak of its first level.
-
-    `levels` are those it offers, easiest first, at least one. `at_level(level)` is a fixed, indexable source whose
-    tasks all carry `Task.level == level`; equal levels give equal sources. It is asked for offered levels only.
-    """
-
-    @property
-    def levels(self) -> tuple[int, ...]: ...
-
-    def at_level(self, level: int) -> TaskSource: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,61 +11,17 @@ from typing import Any, cast
 import numpy as np
 
 from strop.core.errors import ConfigError
-from strop.core.protocols import Domain, TaskSource
+from strop.core.protocols import Domain, LevelledSource, TaskSource
 from strop.core.seeds import derive_seed
 from strop.core.types import JSON, RolloutGroup, Task
 from strop.curriculum.apportion import Array, furthest_change
-from strop.curriculum.difficulty import Ladder, LevelledSource, clamp_level, first_standing, level_of_turn, moved
+from strop.curriculum.difficulty import Ladder, clamp_level, first_standing, level_of_turn, moved
 from strop.curriculum.estimates import Decay, Estimates, Seen, at_new_level, measure, tabulate, with_group
 from strop.curriculum.shares import Bounds, DomainGroup, Node, prior_weights, share_tree, shares_within
 from strop.curriculum.state import Known, Round, from_json, next_json, planned, to_json
 from strop.curriculum.strategies import Static, Strategy
 
 REMEMBERED = 4  # states whose consequences are kept: the present one, and a few that a test or a retry asks again
-
-
-@dataclass(frozen=True)
-class StaticMixture:
-    """A Curriculum of fixed weights. After every ticket each domain's count is within one of its share.
-
-    Tickets are apportioned by the deadline of each domain's next ticket (Tijdeman's quota rule): among the domains
-    that may take one without exceeding their quota, the one whose next ticket is due first. A domain goes through all
-    its tasks in a fresh order every epoch.
-    """
-
-    domains: Sequence[Domain]
-    seed: int
-    _plan: list[tuple[int, int]] = field(default_factory=list, init=False, repr=False, compare=False)
-    _counts: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if not any(domain.weight > 0 for domain in self.domains):
-            raise ConfigError("every domain has weight 0: give at least one a positive weight")
-        self._counts.extend([0] * len(self.domains))
-
-    def start(self) -> Mapping[str, JSON]:
-        return {"observed": {domain.name: 0 for domain in self.domains}}
-
-    def assign(self, state: Mapping[str, JSON], ticket: int) -> Task:
-        while len(self._plan) <= ticket:
-            self._extend()
-        number, turn = self._plan[ticket]
-        domain = self.domains[number]
-        return _task_of_turn(domain.tasks, turn, self.seed, "tasks", domain.name)
-
-    def observe(self, state: Mapping[str, JSON], group: RolloutGroup) -> Mapping[str, JSON]:
-        observed = cast(Mapping[str, int], state["observed"])
-        name = group.task.domain
-        return {"observed": {**observed, name: observed[name] + 1}}
-
-    def _extend(self) -> None:
-        ticket = len(self._plan)
-        total = sum(domain.weight for domain in self.domains)
-        shares = [domain.weight / total for domain in self.domains]
-        eligible = [n for n, share in enumerate(shares) if share and self._counts[n] < share * (ticket + 1)]
-        chosen = min(eligible, key=lambda n: ((self._counts[n] + 1) / shares[n], n))
-        self._plan.append((chosen, self._counts[chosen]))
-        self._counts[chosen] += 1
 
 
 @dataclass(frozen=True, kw_only=True)

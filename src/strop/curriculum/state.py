@@ -125,6 +125,8 @@ def _domain_json(wanted: float, count: int, estimates: Estimates, standing: Stan
 
 def from_json(state: Mapping[str, Any], names: Sequence[str], levelled: Sequence[bool], num_planned: int) -> Known:
     """ConfigError where the state is of other domains than `names`, or of levels a domain has no more, or had not."""
+    if "rounds" not in state:
+        raise ConfigError("the checkpoint's curriculum is of an earlier version of Strop: start a new run")
     domains = state["domains"]
     if set(domains) != set(names):
         other = sorted(set(domains) ^ set(names))

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from strop.core.errors import ConfigError
 from strop.curriculum.estimates import Array, Table
 
 Strategy = Callable[[Table, Array], Array]  # estimates and prior [D] -> weights [D], of any sum
@@ -43,6 +44,9 @@ class Learnability:
     temperature: float = 1.0
     floor: float = 0.1
 
+    def __post_init__(self) -> None:
+        _check(self.floor, temperature=self.temperature)
+
     def __call__(self, table: Table, prior: Array) -> Array:
         return with_floor(prior * table.learnability ** (1 / self.temperature), prior, self.floor)
 
@@ -57,6 +61,9 @@ class Ucb:
     temperature: float = 0.1
     bonus: float = 1.0
     floor: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check(self.floor, temperature=self.temperature)
 
     def __call__(self, table: Table, prior: Array) -> Array:
         optimism = np.sqrt(2 * np.log(table.weight.sum() + 1) / (table.weight + 1))
@@ -78,6 +85,9 @@ class MtGrpo:
     level: float = 1.0
     min_signal: float = 0.1
     floor: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check(self.floor, rate=self.rate, min_signal=self.min_signal)
 
     def __call__(self, table: Table, prior: Array) -> Array:
         weights = prior * _exp(-self.rate * (table.progress + self.level * table.pass_rate))
@@ -104,6 +114,9 @@ class Strop:
     cost_power: float = 0.25
     floor: float = 0.1
 
+    def __post_init__(self) -> None:
+        _check(self.floor, temperature=self.temperature)
+
     def __call__(self, table: Table, prior: Array) -> Array:
         useful = table.signal_rate * (1 - table.pass_rate)
         useful = useful + self.recovery * np.maximum(0.0, table.fell - self.margin)
@@ -120,6 +133,14 @@ STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
     "mt_grpo": MtGrpo,
     "strop": Strop,
 }
+
+
+def _check(floor: float, **positive: float) -> None:
+    if not 0 < floor <= 1:
+        raise ConfigError(f"floor must be above 0 and at most 1, so that no domain is given up, got {floor}")
+    for name, value in positive.items():
+        if not value > 0:
+            raise ConfigError(f"{name} must be above 0, got {value}")
 
 
 def with_floor(weights: Array, prior: Array, floor: float) -> Array:

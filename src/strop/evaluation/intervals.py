@@ -44,7 +44,7 @@ def mean_score(task_means: Sequence[float]) -> Estimate:
     return bootstrap_mean(task_means)
 
 
-def wilson(num_right: float, num_tasks: int) -> Estimate:
+def wilson(num_right: float, num_tasks: float) -> Estimate:
     """A proportion with its score interval (Wilson 1927)."""
     share, spread = num_right / num_tasks, Z95**2 / num_tasks
     centre = (share + spread / 2) / (1 + spread)

@@ -25,6 +25,7 @@ from strop.core.types import JSON, Rollout, RolloutGroup, Task
 RUN_FILE = "run.json"
 LOCK_FILE = ".lock"
 COSTS_FILE = "seconds.json"
+DOMAINS_FILE = "domains.json"
 NOT_SET = object()
 SCORE = pa.struct(
     [

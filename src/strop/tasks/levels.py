@@ -3,18 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
-
-from strop.core.protocols import TaskSource
-
-
-class LevelledSource(TaskSource, Protocol):
-    """A source whose difficulty can be moved. `at_level` takes the nearest level it has; making one is strict."""
-
-    @property
-    def levels(self) -> tuple[int, ...]: ...
-
-    def at_level(self, level: int) -> TaskSource: ...
 
 
 def nearest_level(level: int, levels: Sequence[int]) -> int:

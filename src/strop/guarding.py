@@ -1,0 +1,83 @@
+"""The forgetting guard at work in an RL stage: probes of the policy, and what a proven drop does to the run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from strop import build
+from strop.config.curriculum import ForgettingConfig
+from strop.core.errors import ForgettingError
+from strop.core.protocols import Domain, Learner
+from strop.core.seeds import derive_seed
+from strop.curriculum.forgetting import ForgettingEvent, ForgettingGuard, Outcome, share_factors
+from strop.curriculum.mixture import Mixture
+from strop.evaluation.evaluate import evaluate
+from strop.scheduler.cadence import is_due
+from strop.storage.records import MetricsLog
+from strop.train import Run
+from strop.workshop import Workshop, publish
+
+log = logging.getLogger(__name__)
+PROBE_TEMPERATURE = 1.0  # samples of one task must differ, and greedy answers hide what is being lost
+
+
+@dataclass(kw_only=True)
+class Guarding:
+    """`events` gets every action with its evidence; `state` goes into the stage's checkpoints."""
+
+    shop: Workshop
+    settings: ForgettingConfig
+    guard: ForgettingGuard
+    domains: Sequence[Domain]
+    learner: Learner
+    events: MetricsLog
+    state: Mapping[str, Any]
+
+    def is_due(self, step: int) -> bool:
+        """At the start of the stage, where no probe was made yet, and after every so many steps."""
+        return self.state["looks"] == 0 if step == 0 else is_due(step, self.settings.every_steps, 0)
+
+    async def review(self, run: Run, step: int) -> None:
+        """Probe the policy as it is after `step` and act on what is proven. ForgettingError where that is to stop."""
+        outcomes = await self._probe(step)
+        self.state, events = self.guard.review(self.state, step, outcomes)
+        for event in events:
+            self.events.append(step, event.to_json())
+            log.warning("step %d: %s", step, said(event))
+        if any(event.action == "stop" for event in events):
+            raise ForgettingError(f"step {step}: {said(events[0])}; the stage stops, as forgetting.actions asks")
+        if isinstance(run.curriculum, Mixture):
+            factors = share_factors(self.state, step)
+            run.curriculum_state = run.curriculum.with_factors(run.curriculum_state, factors)
+
+    async def _probe(self, step: int) -> list[Outcome]:
+        """Results of the same held-out tasks every time, less what failed for other reasons than the policy's."""
+        shop = self.shop
+        await publish(shop.engine, self.learner)
+        report = await evaluate(
+            self.domains,
+            build.build_attempt(shop.config, shop.engine, shop.renderer, derive_seed(shop.config.seed, "probe", step)),
+            model=f"probe-{step}",
+            num_tasks=self.settings.num_tasks,
+            num_samples=self.settings.num_samples,
+            temperature=PROBE_TEMPERATURE,
+            concurrency=shop.config.evaluation.concurrency,
+            progress=lambda done, total: shop.sinks.step(f"probe after step {step}", done, total, {}),
+        )
+        return [
+            Outcome(domain=domain.domain, task_id=result.task_id, score=min(1.0, max(0.0, result.score)))
+            for domain in report.domains
+            for result in domain.results
+        ]
+
+
+def said(event: ForgettingEvent) -> str:
+    """One line of an event."""
+    return (
+        f"{event.domain!r} is being forgotten: {100 * event.best:.0f}% at its best (step {event.best_steps[-1]}), "
+        f"{100 * event.now:.0f}% now, a drop of {100 * event.drop:.0f} [{100 * event.low:.0f}, {100 * event.high:.0f}] "
+        f"points over {event.num_tasks} tasks (p = {event.p_corrected:.2g}, corrected): {event.action}"
+    )
