@@ -11,6 +11,7 @@ from strop.core.types import Rollout, Score, Task
 from strop.rewards.extract import visible
 
 MAX_WORDS = 40
+MAX_CHARACTERS = 4000
 MAX_TIMES = 2  # that an answer may say what is asked
 SPACED = re.compile(r"\b\w(?:[\s.,_-]+\w\b){2,}")  # letters or digits one by one
 REFUSAL = re.compile(
@@ -49,7 +50,7 @@ def fault_of(text: str, wanted: Mapping[str, Any]) -> str | None:
     """What is wrong with `text`; None where nothing is."""
     said = " ".join(text.casefold().replace("’", "'").split(" "))
     count = len(said.split())
-    if count > MAX_WORDS:
+    if count > MAX_WORDS or len(said) > MAX_CHARACTERS:
         return f"{count} words, {MAX_WORDS} at most"
     told = next((secret for secret in wanted["never"] if _tells(said, str(secret))), None)
     if told is not None:

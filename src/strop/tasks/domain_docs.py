@@ -67,7 +67,7 @@ of a sentence are not checked against the document, nor is what a sentence says 
 
 ## Our own
 
-Examples are of level 1. Prompts of groups with one short answer end with "Reply with only: Answer: \<answer\>".
+Examples are of level 1. Prompts of groups with one short answer end with `Reply with only: Answer: <answer>`.
 """
 
 

@@ -18,7 +18,8 @@ from strop.tasks.levels import check_level, nearest_level
 
 INSTRUCTION = "End with a line: Answer: <answer>"
 EXAMPLES = ("possible_answer", "example_answer", "example_correct_answer")  # of items with several right answers
-MAX_DRAWS = 3  # for each item wanted, of which half belong to the other split
+MAX_DRAWS = 3  # for each item wanted: half of them belong to the other split, and some come twice
+SPARE_DRAWS = 32  # so that a handful finds theirs
 
 
 def _library() -> Any:
@@ -104,7 +105,7 @@ class ReasoningGym:
 
     def _items_at(self, level: int) -> list[dict[str, Any]]:
         settings = {**level_settings(self.generator, level), **self.params}
-        num_draws = self.size * MAX_DRAWS
+        num_draws = MAX_DRAWS * self.size + SPARE_DRAWS
         dataset = _library().create_dataset(self.generator, size=num_draws, seed=self.seed, **settings)
         found: dict[str, dict[str, Any]] = {}
         with redirect_stdout(StringIO()):  # a generator prints
