@@ -5,22 +5,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from strop import build
 from strop.config.curriculum import ForgettingConfig
+from strop.config.schema import StageConfig
 from strop.core.errors import ForgettingError
 from strop.core.protocols import Domain, Learner
 from strop.core.seeds import derive_seed
-from strop.curriculum.forgetting import ForgettingEvent, ForgettingGuard, Outcome, share_factors
+from strop.curriculum.forgetting import ForgettingEvent, ForgettingGuard, Outcome, Standing, share_factors
 from strop.curriculum.mixture import Mixture
 from strop.evaluation.evaluate import evaluate
 from strop.scheduler.cadence import is_due
+from strop.storage.checkpoints import Checkpoint
 from strop.storage.records import MetricsLog
 from strop.train import Run
 from strop.workshop import Workshop, publish
 
 log = logging.getLogger(__name__)
+EVENTS_FILE = "events.jsonl"
 PROBE_TEMPERATURE = 1.0  # samples of one task must differ, and greedy answers hide what is being lost
 
 
@@ -53,6 +57,10 @@ class Guarding:
             factors = share_factors(self.state, step)
             run.curriculum_state = run.curriculum.with_factors(run.curriculum_state, factors)
 
+    def standings(self, step: int) -> Mapping[str, Standing]:
+        """Where each domain stands after `step`, for tables."""
+        return self.guard.standings(self.state, step)
+
     async def _probe(self, step: int) -> list[Outcome]:
         """Results of the same held-out tasks every time, less what failed for other reasons than the policy's."""
         shop = self.shop
@@ -72,6 +80,31 @@ class Guarding:
             for domain in report.domains
             for result in domain.results
         ]
+
+
+def open_guarding(
+    shop: Workshop,
+    stage: StageConfig,
+    domains: Sequence[Domain],
+    learner: Learner,
+    place: Path,
+    saved: Checkpoint | None,
+) -> Guarding | None:
+    """The guard of a stage, or as its checkpoint left it; None where the recipe asks for no probe."""
+    guard = build.build_guard(shop.config, stage)
+    if guard is None:
+        return None
+    events = MetricsLog(place / EVENTS_FILE)
+    events.cut(saved.step if saved is not None else -1)
+    return Guarding(
+        shop=shop,
+        settings=shop.config.curriculum.forgetting,
+        guard=guard,
+        domains=domains,
+        learner=learner,
+        events=events,
+        state=saved.state["guard"] if saved is not None else guard.start(),  # type: ignore[arg-type]  # JSON
+    )
 
 
 def said(event: ForgettingEvent) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,30 +21,24 @@ from safetensors import SafetensorError
 from strop import build
 from strop.audit.gate import audit_before_training
 from strop.config.schema import RunConfig, StageConfig
-from strop.core.batch import Batch, rollout_advantages
 from strop.core.errors import CheckpointError, ConfigError, StropError
-from strop.core.protocols import Domain, Learner
+from strop.core.protocols import Learner
 from strop.core.types import JSON
 from strop.evaluation.compare import comparison_table
 from strop.evaluation.evaluate import check_scored
 from strop.evaluation.pairs import PairReport, pair_table
 from strop.evaluation.report import EvalReport
 from strop.fit import fit, teaching_batches
-from strop.guarding import Guarding
-from strop.observability.over_optimisation import OverOptimisation
 from strop.observability.sinks import ProgressBar, Sinks, StepSink, TensorBoard
 from strop.preference import REPORT_FILE, check_pairs, train_on_pairs
 from strop.rewards.reward_model import RewardModels
-from strop.scheduler.buffer import StepGroups
-from strop.scheduler.cadence import is_due
-from strop.storage.checkpoints import Checkpoint, CheckpointFolder
+from strop.rl_stage import run_rl
+from strop.storage.checkpoints import CheckpointFolder
 from strop.storage.models import no_loading_bars
-from strop.storage.records import MetricsLog, RunFolder, cut_rollouts, write_rollouts
+from strop.storage.records import MetricsLog, RunFolder, cut_rollouts
 from strop.storage.reward_versions import check_reward_versions
-from strop.train import train
-from strop.workshop import Workshop, remarks_on, saving, skipped, write_domains
+from strop.workshop import Workshop, saving, skipped
 
-EVENTS_FILE = "events.jsonl"
 log_to = logging.getLogger(__name__)
 
 
@@ -146,7 +139,7 @@ async def run_stage(shop: Workshop, stage: StageConfig, model: Path, place: Path
         if stage.stage == "sft":
             learner = await _run_sft(shop, stage, model, checkpoints, log, keep_costs)
         elif stage.stage == "rl":
-            learner = await _run_rl(shop, stage, model, place, checkpoints, log, keep_costs)
+            learner = await run_rl(shop, stage, model, place, checkpoints, log, keep_costs)
         else:
             learner, export_scorer = await train_on_pairs(shop, stage, model, place, checkpoints, log, keep_costs)
             if export_scorer is not None:
@@ -201,96 +194,6 @@ async def _run_sft(
         first_step=saved.step + 1 if saved is not None else 1,
     )
     return learner
-
-
-async def _run_rl(
-    shop: Workshop,
-    stage: StageConfig,
-    model: Path,
-    place: Path,
-    checkpoints: CheckpointFolder,
-    log: MetricsLog,
-    keep_costs: Callable[[], None],
-) -> Learner:
-    domains = build.build_domains(shop.config, stage, sandbox_of=shop.sandbox_of, reward_models=shop.reward_models)
-    algorithm = build.build_algorithm(stage, domains)
-    learner = build.build_learner(shop.config, stage, model, algorithm, start_version=shop.engine.version + 1)
-    progress = build.Progress()
-    saved = checkpoints.latest()
-    if saved is not None:
-        learner.load(saved.path)
-        fields = {f.name for f in dataclasses.fields(build.Progress)}
-        progress = build.Progress(**{k: v for k, v in saved.state.items() if k in fields})
-        progress = dataclasses.replace(progress, attempt=progress.attempt + 1)
-
-    run_id = shop.folder.run_id if shop.folder is not None else ""
-    alarm = OverOptimisation(gold=tuple(sorted({domain.signal for domain in domains})))
-    for row in log.read():
-        alarm.observe(row["step"], row)
-
-    def record(groups: StepGroups, batch: Batch | None, metrics: Mapping[str, float]) -> None:
-        step, found = groups.step, [f.group for f in groups.finished]
-        advantages = rollout_advantages(batch) if batch is not None else {}
-        write_rollouts(place / "rollouts", step, found, stage=stage.title, run=run_id, advantages=advantages)
-        log.append(step, metrics)
-        standings = guarding.guard.standings(guarding.state, step) if guarding is not None else {}
-        write_domains(place, step, run.curriculum_state, metrics, standings)
-        keep_costs()
-        shop.sinks.step(stage.title, step, stage.steps, metrics)
-        for remark in [*remarks_on(step, groups, metrics), *alarm.observe(step, metrics)]:
-            log_to.warning(remark)
-
-    run = build.build_run(
-        shop.config,
-        stage,
-        domains=domains,
-        algorithm=algorithm,
-        learner=learner,
-        engine=shop.engine,
-        renderer=shop.renderer,
-        progress=progress,
-        record=record,
-        due=lambda step: due(step),
-    )
-    guarding = _guarding(shop, stage, domains, learner, place, saved)
-    save = saving(stage, learner, checkpoints)
-
-    async def due(step: StepGroups) -> None:
-        """Probes, saving, and the evaluations within the stage that `evaluation.every_steps` asks for."""
-        if guarding is not None and guarding.is_due(step.step):
-            await guarding.review(run, step.step)
-        await save(step.step, run.state(step) | ({"guard": guarding.state} if guarding is not None else {}))
-        if step.step < stage.steps and is_due(step.step, shop.config.evaluation.every_steps, stage.steps):
-            await shop.report(f"{stage.title}-step-{step.step}", learner)
-
-    if guarding is not None and guarding.is_due(0):
-        await guarding.review(run, 0)
-    await train(run)
-    return learner
-
-
-def _guarding(
-    shop: Workshop,
-    stage: StageConfig,
-    domains: Sequence[Domain],
-    learner: Learner,
-    place: Path,
-    saved: Checkpoint | None,
-) -> Guarding | None:
-    guard = build.build_guard(shop.config, stage)
-    if guard is None:
-        return None
-    events = MetricsLog(place / EVENTS_FILE)
-    events.cut(saved.step if saved is not None else -1)
-    return Guarding(
-        shop=shop,
-        settings=shop.config.curriculum.forgetting,
-        guard=guard,
-        domains=domains,
-        learner=learner,
-        events=events,
-        state=saved.state["guard"] if saved is not None else guard.start(),
-    )
 
 
 def name_of(code: Any) -> str:

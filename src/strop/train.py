@@ -19,8 +19,8 @@ from strop.scheduler.buffer import Buffer, Finished, StepGroups
 from strop.scoring.budget import check_infra_budget
 from strop.scoring.score import Scorer
 
-Record = Callable[[StepGroups, Batch | None, Mapping[str, float]], None]  # no batch where nothing was learned
-Due = Callable[[StepGroups], Awaitable[None]]
+Record = Callable[["Run", StepGroups, Batch | None, Mapping[str, float]], None]  # no batch: nothing was learned
+Due = Callable[["Run", StepGroups], Awaitable[None]]
 
 
 @dataclass(kw_only=True)
@@ -144,5 +144,5 @@ async def train(run: Run) -> None:
                 await run.publish()
             await run.release(step)
             times = {"time/step_s": time.monotonic() - started_s, "time/wait_s": waited_s}
-            run.record(step, batch, {**metrics, **times})
-            await run.due(step)
+            run.record(run, step, batch, {**metrics, **times})
+            await run.due(run, step)

@@ -48,7 +48,7 @@ class RoundRobin:
         return {"observed": [*state["observed"], group.ticket]}
 
 
-async def nothing_due(step):
+async def nothing_due(run, step):
     pass
 
 
@@ -82,7 +82,7 @@ def make_run(*, num_steps=4, groups_per_step=2, max_staleness=0, reward=None, ke
             max_staleness=max_staleness,
             max_replacements=options.pop("max_replacements", 0),
         ),
-        record=lambda step, batch, metrics: recorded.append((step.step, step, metrics)),
+        record=lambda run, step, batch, metrics: recorded.append((step.step, step, metrics)),
         due=nothing_due,
         group_size=4,
         num_steps=num_steps,

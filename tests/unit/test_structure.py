@@ -41,5 +41,5 @@ def test_the_public_names_are_these():
     import strop
     import strop.rewards
 
-    assert sorted(strop.__all__) == ["evaluate", "sft", "train"]
+    assert sorted(strop.__all__) == ["dpo", "evaluate", "reward_model", "sft", "train"]
     assert callable(strop.train) and callable(strop.rewards.from_trl)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from strop.config import schema
+from strop.config import curriculum, schema
 from strop.config.section import Section
 
 HEAD = """\
@@ -16,14 +17,15 @@ HEAD = """\
 
 A recipe is one TOML file. An unknown key is an error that names the near one. Every key can be set on the command line,
 list items by name or number: `strop train RECIPE learner.learning_rate=1e-5 stages.rl.steps=50`. This page is made from
-`config/schema.py` by `python -m strop.config.describe`.
+`config/` by `python -m strop.config.describe`.
 """
 
 
 def describe() -> str:
     """The page as Markdown: a table of keys, types and defaults for each section."""
     pages = [HEAD]
-    for section in vars(schema).values():
+    found = {**vars(schema), **vars(curriculum)}  # a section that both name comes once
+    for section in found.values():
         if inspect.isclass(section) and issubclass(section, Section) and section is not Section:
             pages.append(_section(section))
     return "\n".join(pages)
@@ -41,8 +43,7 @@ def _section(section: type[BaseModel]) -> str:
 
 def _type(annotation: Any) -> str:
     text = inspect.formatannotation(annotation)
-    for prefix in ("typing.", "strop.config.schema.", "collections.abc."):
-        text = text.replace(prefix, "")
+    text = re.sub(r"typing\.|collections\.abc\.|strop\.config\.\w+\.", "", text)
     return text.replace("|", "\\|")
 
 

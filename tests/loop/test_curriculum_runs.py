@@ -1,0 +1,151 @@
+"""A curriculum at work in a run of a tiny model: adaptive shares, levels, the forgetting guard, and what is shown."""
+
+import json
+
+import pytest
+from test_resume import forget, metrics
+from test_tiny_run import even, recipe, run
+
+from strop.cli import main
+from strop.core.errors import ConfigError, ForgettingError
+
+LOST_AT = 4  # the version from which on `fades` scores nothing in one domain
+
+
+def fades(rollout, task):
+    """Right until version LOST_AT is reached, in the domain `sum`; half of the time in any other."""
+    if task.domain != "sum":
+        return even(rollout, task)
+    return float(rollout.turns[-1].completion.versions[0] < LOST_AT)
+
+
+def domain(name, generator="sum", **keys):
+    return {"name": name, "tasks": {"use": "generated", "params": {"generator": generator, "size": 40}}, **keys}
+
+
+def curriculum_recipe(model, output, *, reward=even, steps=6, curriculum=None, domains=None, **stage):
+    return recipe(
+        model,
+        output,
+        rewards=[{"name": "accuracy", "use": reward}],
+        domains=domains or [domain("sum"), domain("largest", "largest", levels=True)],
+        evaluation={"num_tasks": 2},
+        curriculum=curriculum or {"strategy": {"use": "strop"}},
+        stages=[
+            {
+                "stage": "rl",
+                "steps": steps,
+                "groups_per_step": 4,
+                "group_size": 4,
+                "algorithm": {"keep": "all"},
+                "save": {"every_steps": 1, "keep": 9},
+                **stage,
+            }
+        ],
+    )
+
+
+def state(folder, step):
+    """Less the seconds, which no two runs share."""
+    found = json.loads((folder / "1-rl" / "checkpoints" / f"step-{step}" / "state.json").read_text())
+    for known in found["curriculum"]["domains"].values():
+        del known["estimates"]["seconds"]
+    return found
+
+
+@pytest.mark.parametrize("staleness", [{}, {"max_staleness": 1, "max_replacements": 3}])
+def test_shares_and_levels_follow_what_is_seen_and_a_resume_goes_on(tiny_model, tmp_path, capsys, staleness):
+    curriculum = {
+        "strategy": {"use": "strop", "params": {"temperature": 0.2}},
+        "levels": {"up": 0.05, "down": 0.0, "min_rollouts": 8, "practice": 0.0},
+    }
+    content = curriculum_recipe(tiny_model, tmp_path, curriculum=curriculum, **staleness)
+    folder = run(content)
+    last = state(folder, 6)["curriculum"]
+    assert sum(last["observed"].values()) >= 24
+    for name in ("sum", "largest"):
+        known = last["domains"][name]
+        assert abs(known["wanted"] - known["realised"]) <= 1 and known["estimates"]["rollouts"] > 0
+    assert last["domains"]["largest"]["level"] > 1 and last["domains"]["sum"]["level"] is None
+    if not staleness:  # with two versions at work the floats of a resumed run may differ
+        before = metrics(folder, "1-rl")
+        forget(folder, "1-rl", after_step=3)
+        run(content, folder)
+        assert metrics(folder, "1-rl") == before and state(folder, 6)["curriculum"] == last
+    with pytest.raises(SystemExit) as ended:
+        main(["domains", str(folder), "--json"])
+    assert ended.value.code == 0
+    shown = json.loads(capsys.readouterr().out)
+    rows = {row["domain"]: row for row in shown["domains"]}
+    assert (shown["step"], rows["largest"]["level"]) == (6, last["domains"]["largest"]["level"])
+    assert sum(row["gradient_share"] or 0.0 for row in rows.values()) == pytest.approx(1.0)
+    with pytest.raises(SystemExit):
+        main(["domains", str(folder)])
+    assert "largest" in capsys.readouterr().out
+
+
+def test_floors_ceilings_and_groups_hold(tiny_model, tmp_path):
+    domains = [
+        domain("sum", parent="numbers", weight=5.0),
+        domain("largest", "largest", parent="numbers"),
+        domain("parity", "parity", ceiling=0.25),
+    ]
+    curriculum = {"groups": [{"name": "numbers", "ceiling": 0.75}]}
+    folder = run(curriculum_recipe(tiny_model, tmp_path, domains=domains, curriculum=curriculum, steps=4))
+    assert state(folder, 4)["curriculum"]["observed"] == {"sum": 10, "largest": 2, "parity": 4}
+
+
+@pytest.fixture
+def guard():
+    return {"every_steps": 2, "num_tasks": 30, "num_samples": 2, "num_steps": 4}
+
+
+def test_a_domain_that_is_forgotten_is_proven_noted_and_raised(tiny_model, tmp_path, caplog, guard):
+    content = curriculum_recipe(tiny_model, tmp_path, reward=fades, steps=8, curriculum={"forgetting": guard})
+    folder = run(content)
+    events = [json.loads(line) for line in (folder / "1-rl" / "events.jsonl").read_text().splitlines()]
+    assert (events[0]["domain"], events[0]["action"], events[0]["step"]) == ("sum", "raise_share", LOST_AT)
+    assert events[0]["drop"] >= 0.5 and events[0]["p_corrected"] < 0.05 and {e["domain"] for e in events} == {"sum"}
+    assert "'sum' is being forgotten" in caplog.text
+    rounds = [state(folder, step)["curriculum"]["rounds"][-1]["shares"] for step in range(1, 9)]
+    assert rounds[0] == [0.5, 0.5] and max(shares[0] for shares in rounds) == pytest.approx(2 / 3)
+    shown = json.loads((folder / "1-rl" / "domains.json").read_text())
+    assert next(row["guard"]["best"] for row in shown["domains"] if row["domain"] == "sum") == 1.0
+    forget(folder, "1-rl", after_step=5)
+    run(content, folder)
+    again = [json.loads(line) for line in (folder / "1-rl" / "events.jsonl").read_text().splitlines()]
+    assert again == events
+
+
+def test_a_guard_may_stop_the_run(tiny_model, tmp_path, guard):
+    stops = {"forgetting": {**guard, "actions": ["stop"]}}
+    with pytest.raises(ForgettingError, match=r"'sum' is being forgotten: 100% at its best .* stops"):
+        run(curriculum_recipe(tiny_model, tmp_path, reward=fades, steps=8, curriculum=stops))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"curriculum": {"strategy": {"use": "strp"}}}, "did you mean 'strop'"),
+        ({"curriculum": {"strategy": {"use": "ucb", "params": {"floor": 0}}}}, "floor must be above 0"),
+        ({"curriculum": {"strategy": {"use": "ucb", "params": {"flor": 0.1}}}}, "flor"),
+        ({"domains": [domain("a", floor=0.6), domain("b", "largest", floor=0.6)]}, "floor"),
+        ({"domains": [domain("a", parent="nowhere"), domain("b", "largest")]}, "nowhere"),
+        ({"domains": [{**domain("a"), "levels": True, "tasks": {"use": "bare_source"}}]}, "no levels"),
+        ({"curriculum": {"groups": [{"name": "g"}, {"name": "g"}]}}, "two groups are named 'g'"),
+    ],
+)
+def test_what_cannot_be_had_is_one_line(tiny_model, tmp_path, changes, message):
+    content = curriculum_recipe(tiny_model, tmp_path, **changes)
+    for section in content["domains"]:
+        if section["tasks"]["use"] == "bare_source":
+            section["tasks"] = {"use": bare_source}
+    with pytest.raises(ConfigError, match=message):
+        run(content)
+
+
+def bare_source(domain, split):
+    from strop.tasks.generated import Generated
+
+    made = Generated("sum", domain, split=split, size=20)
+    return [made[number] for number in range(len(made))]
