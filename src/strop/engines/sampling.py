@@ -50,8 +50,11 @@ def draw(logits: Tensor, params: Sequence[SamplingParams], positions: Sequence[i
     normaliser = torch.logsumexp(logits, dim=-1)
     if not torch.isfinite(normaliser).all():
         raise DivergedError("the model's logits are not finite: training diverged; lower learner.learning_rate")
-    numbers = [uniform(p.seed, position) for p, position in zip(params, positions, strict=True)]
-    tokens = torch.where(greedy, logits.argmax(-1), _invert(logits, normaliser, numbers))
+    if greedy.all():
+        tokens = logits.argmax(-1)
+    else:
+        numbers = [uniform(p.seed, position) for p, position in zip(params, positions, strict=True)]
+        tokens = torch.where(greedy, logits.argmax(-1), _invert(logits, normaliser, numbers))
     logprobs = logits.gather(1, tokens[:, None]).squeeze(1) - normaliser
     support = [None if ids is None else ids.cpu().numpy().astype(np.int32) for ids in kept]
     return Draw(tokens.tolist(), logprobs.tolist(), support)
