@@ -16,9 +16,10 @@ from making import completion
 from strop.audit.answers import Pool, gold_candidates, junk_answers
 from strop.audit.audit import Effort, audit_domain
 from strop.audit.findings import FAIL_CHANCE, lower_end
+from strop.config.component import Component
 from strop.config.load import load_recipe
 from strop.config.resolve import ENVIRONMENTS, REWARDS, TASKS, locate, make
-from strop.config.schema import Component, DomainConfig
+from strop.config.schema import DomainConfig
 from strop.core.errors import ConfigError, DataError
 from strop.core.protocols import Domain, NamedReward
 from strop.core.types import Message, Rollout, SamplingParams, Turn
@@ -110,7 +111,7 @@ def test_no_seed_or_level_puts_a_task_into_both_splits(entry, seed, other_seed, 
 PRINTS = """
 import hashlib
 from strop.config.resolve import TASKS, make
-from strop.config.schema import Component
+from strop.config.component import Component
 from strop.tasks.domains import all_domains
 text = ""
 for entry in all_domains(reasoning_gym=False):

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from making import completion
 
+from strop.config.component import Component
 from strop.config.resolve import PAIRS, make
-from strop.config.schema import Component
 from strop.core.errors import ConfigError, DataError
 from strop.core.pairs import form_of
 from strop.core.types import Message, Reward, Rollout, RolloutGroup, Score, Task, Turn

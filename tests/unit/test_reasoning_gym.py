@@ -3,8 +3,8 @@
 import pytest
 from making import completion
 
+from strop.config.component import Component
 from strop.config.resolve import REWARDS, TASKS, locate, make
-from strop.config.schema import Component
 from strop.core.errors import ConfigError
 from strop.core.types import Message, Rollout, Turn
 from strop.rewards import ReasoningGymScore

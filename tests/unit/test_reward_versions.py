@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from strop.config.schema import Component
+from strop.config.component import Component
 from strop.config.versions import version_of
 from strop.rewards import ExactMatch, HasAnswer, from_trl
 

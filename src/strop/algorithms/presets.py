@@ -13,8 +13,9 @@ from strop.algorithms.constraint import Constrained, Constraint
 from strop.algorithms.keep import KeepAll, KeepSignal
 from strop.algorithms.kl import KlInReward
 from strop.algorithms.loss import Cispo, EntropyBonus, Gspo, Importance, KlPenalty, PpoClip, Reinforce, ValueLoss
+from strop.config.component import Component
 from strop.config.resolve import check_takes, make_callable
-from strop.config.schema import AlgorithmConfig, Component
+from strop.config.schema import AlgorithmConfig
 from strop.core.errors import ConfigError
 from strop.core.protocols import AdvantageFn, Aggregation, Algorithm, LossFn
 

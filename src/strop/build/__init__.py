@@ -17,12 +17,12 @@ from strop.algorithms.loss import Teach
 from strop.algorithms.presets import make_algorithm
 from strop.build.curriculum import build_guard as build_guard
 from strop.build.curriculum import build_mixture
+from strop.config.component import Component
 from strop.config.resolve import ENVIRONMENTS, REWARDS, TASKS, check_takes, locate, make, make_callable, parameters_of
 from strop.config.schema import (
     REWARD_TIMEOUT_S,
     SLOW_REWARD_TIMEOUT_S,
     AlgorithmConfig,
-    Component,
     DomainConfig,
     LearnerConfig,
     RewardConfig,
