@@ -14,11 +14,18 @@ from strop.config.schema import StageConfig
 from strop.core.errors import ForgettingError
 from strop.core.protocols import Domain, Learner
 from strop.core.seeds import derive_seed
-from strop.curriculum.forgetting import ForgettingEvent, ForgettingGuard, Outcome, Standing, share_factors
+from strop.curriculum.forgetting import (
+    ForgettingEvent,
+    ForgettingGuard,
+    Outcome,
+    Standing,
+    roll_back_step,
+    rolled_back,
+    share_factors,
+)
 from strop.curriculum.mixture import Mixture
 from strop.evaluation.evaluate import evaluate
-from strop.scheduler.cadence import is_due
-from strop.storage.checkpoints import Checkpoint
+from strop.storage.checkpoints import Checkpoint, CheckpointFolder
 from strop.storage.records import MetricsLog
 from strop.train import Run
 from strop.workshop import Workshop, publish
@@ -37,12 +44,16 @@ class Guarding:
     guard: ForgettingGuard
     domains: Sequence[Domain]
     learner: Learner
+    checkpoints: CheckpointFolder
     events: MetricsLog
     state: Mapping[str, Any]
 
     def is_due(self, step: int) -> bool:
         """At the start of the stage, where no probe was made yet, and after every so many steps."""
-        return self.state["looks"] == 0 if step == 0 else is_due(step, self.settings.every_steps, 0)
+        return self.is_probed(step) and (step > 0 or self.state["looks"] == 0)
+
+    def is_probed(self, step: int) -> bool:
+        return step % self.settings.every_steps == 0
 
     async def review(self, run: Run, step: int) -> None:
         """Probe the policy as it is after `step` and act on what is proven. ForgettingError where that is to stop."""
@@ -53,9 +64,31 @@ class Guarding:
             log.warning("step %d: %s", step, said(event))
         if any(event.action == "stop" for event in events):
             raise ForgettingError(f"step {step}: {said(events[0])}; the stage stops, as forgetting.actions asks")
+        to_step = roll_back_step(events)
+        if to_step is not None:
+            await self._roll_back(run, to_step)
         if isinstance(run.curriculum, Mixture):
             factors = share_factors(self.state, step)
             run.curriculum_state = run.curriculum.with_factors(run.curriculum_state, factors)
+
+    async def _roll_back(self, run: Run, to_step: int) -> None:
+        """Old weights come back as a new version. Steps, curriculum and the probes that were spent go on."""
+        checkpoint = self.checkpoints.newest_up_to(to_step)
+        if checkpoint is None:
+            log.warning("there is no checkpoint of step %d or before to go back to", to_step)
+            return
+        self.learner.roll_back(checkpoint.path)
+        run.rolled_back.append(self.learner.version)
+        self.state = rolled_back(self.state, checkpoint.step)
+        await run.publish()
+
+    def must_save(self, step: int) -> bool:
+        """Whether a later probe might ask to go back to this step."""
+        return "roll_back" in self.guard.actions and self.is_probed(step)
+
+    def pinned(self) -> tuple[int, ...]:
+        """The steps whose checkpoints a later probe might ask for."""
+        return self.guard.steps_to_keep(self.state) if "roll_back" in self.guard.actions else ()
 
     def standings(self, step: int) -> Mapping[str, Standing]:
         """Where each domain stands after `step`, for tables."""
@@ -88,6 +121,7 @@ def open_guarding(
     domains: Sequence[Domain],
     learner: Learner,
     place: Path,
+    checkpoints: CheckpointFolder,
     saved: Checkpoint | None,
 ) -> Guarding | None:
     """The guard of a stage, or as its checkpoint left it; None where the recipe asks for no probe."""
@@ -102,6 +136,7 @@ def open_guarding(
         guard=guard,
         domains=domains,
         learner=learner,
+        checkpoints=checkpoints,
         events=events,
         state=saved.state["guard"] if saved is not None else guard.start(),  # type: ignore[arg-type]  # JSON
     )

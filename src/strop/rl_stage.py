@@ -18,8 +18,9 @@ from strop.scheduler.cadence import is_due
 from strop.storage.checkpoints import Checkpoint, CheckpointFolder
 from strop.storage.records import MetricsLog, write_rollouts
 from strop.train import Run, train
-from strop.workshop import Workshop, remarks_on, saving, write_domains
+from strop.workshop import Workshop, remarks_on, write_domains
 
+BEGINNING = StepGroups(step=0, finished=(), places=0, next_ticket=0)
 log_to = logging.getLogger(__name__)
 
 
@@ -51,7 +52,7 @@ async def run_rl(
         keep_costs=keep_costs,
         learner=learner,
         alarm=alarm,
-        guarding=open_guarding(shop, stage, domains, learner, place, saved),
+        guarding=open_guarding(shop, stage, domains, learner, place, checkpoints, saved),
     )
     run = build.build_run(
         shop.config,
@@ -65,8 +66,8 @@ async def run_rl(
         record=records.record,
         due=records.due,
     )
-    if records.guarding is not None and records.guarding.is_due(0):
-        await records.guarding.review(run, 0)
+    if saved is None:
+        await records.due(run, BEGINNING)
     await train(run)
     return learner
 
@@ -113,11 +114,13 @@ class _Records:
 
     async def due(self, run: Run, groups: StepGroups) -> None:
         """Probes, saving, and the evaluations within the stage that `evaluation.every_steps` asks for."""
-        step, steps, guard = groups.step, self.stage.steps, {}
-        if self.guarding is not None:
-            if self.guarding.is_due(step):
-                await self.guarding.review(run, step)
-            guard = {"guard": self.guarding.state}
-        await saving(self.stage, self.learner, self.checkpoints)(step, run.state(groups) | guard)
-        if step < steps and is_due(step, self.shop.config.evaluation.every_steps, steps):
+        step, steps, guarding = groups.step, self.stage.steps, self.guarding
+        if guarding is not None and guarding.is_due(step):
+            await guarding.review(run, step)
+        to_save = step > 0 and is_due(step, self.stage.save.every_steps, steps)
+        if to_save or (guarding is not None and guarding.must_save(step)):
+            guard = {} if guarding is None else {"guard": guarding.state}
+            pinned = () if guarding is None else guarding.pinned()
+            self.checkpoints.save(step, self.learner.save, run.state(groups) | guard, pinned=pinned)
+        if 0 < step < steps and is_due(step, self.shop.config.evaluation.every_steps, steps):
             await self.shop.report(f"{self.stage.title}-step-{step}", self.learner)

@@ -47,6 +47,7 @@ class Run:
     deadline_s: float | None = None
     pause_mode: PauseMode = "wait"
     max_infra_share: float = 0.5
+    rolled_back: list[int] = field(default_factory=list)  # versions that brought old weights back, and taught nothing
 
     async def publish(self) -> None:
         """Give the samplers the learner's weights, at a token boundary."""
@@ -90,11 +91,10 @@ class Run:
         update = await self.learner.update(batch)
         return batch, {**update.metrics, **(batch.metrics or {})}
 
-    async def release(self, step: StepGroups) -> None:
-        """The curriculum observes every ticket of the step in order, and its slots open."""
+    def observe(self, step: StepGroups) -> None:
+        """The curriculum observes every ticket of the step in order."""
         for finished in step.finished:
             self.curriculum_state = self.curriculum.observe(self.curriculum_state, finished.group)
-        await self.buffer.release(step)
 
     def state(self, step: StepGroups) -> dict[str, Any]:
         """What a checkpoint needs beside the learner to go on after this step."""
@@ -121,12 +121,13 @@ class Run:
     def _assert_fresh(self, samples: Sequence[TrainingSample]) -> None:
         for sample in samples:
             sampled = sample.versions[sample.versions != NOT_SAMPLED]
-            if len(sampled) and self.learner.version - sampled.min() > self.max_staleness:
+            oldest = int(sampled.min(initial=self.learner.version))
+            if self.learner.version - oldest - sum(v > oldest for v in self.rolled_back) > self.max_staleness:
                 raise AssertionError(f"ticket {sample.ticket} is older than max_staleness = {self.max_staleness}")
 
 
 async def train(run: Run) -> None:
-    """Run the stage to its end. Each step: take groups, learn, publish, release, record, and what is due.
+    """Run the stage to its end. Each step: take groups, learn, publish, observe, record, what is due, open the slots.
 
     A step whose groups were all dropped makes no update and no new version.
     """
@@ -142,7 +143,8 @@ async def train(run: Run) -> None:
                 batch, learned = await run.learn(step.groups)
                 metrics |= learned
                 await run.publish()
-            await run.release(step)
+            run.observe(step)
             times = {"time/step_s": time.monotonic() - started_s, "time/wait_s": waited_s}
             run.record(run, step, batch, {**metrics, **times})
             await run.due(run, step)
+            await run.buffer.release(step)

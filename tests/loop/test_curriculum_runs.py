@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from test_resume import forget, metrics
 from test_tiny_run import even, recipe, run
 
@@ -115,6 +116,28 @@ def test_a_domain_that_is_forgotten_is_proven_noted_and_raised(tiny_model, tmp_p
     run(content, folder)
     again = [json.loads(line) for line in (folder / "1-rl" / "events.jsonl").read_text().splitlines()]
     assert again == events
+
+
+def weights(folder, step):
+    saved = torch.load(folder / "1-rl" / "checkpoints" / f"step-{step}" / "learner.pt", weights_only=True)
+    return {name: tensor.clone() for name, tensor in saved["weights"].items()}
+
+
+@pytest.mark.parametrize("max_staleness", [0, 2])
+def test_a_guard_may_bring_the_best_weights_back(tiny_model, tmp_path, guard, max_staleness):
+    """Rollouts in flight keep their bound: a version that brings old weights back is no update."""
+    back = {"forgetting": {**guard, "actions": ["roll_back"]}}
+    content = curriculum_recipe(
+        tiny_model, tmp_path, reward=fades, steps=6, curriculum=back, max_staleness=max_staleness
+    )
+    folder = run({**content, "learner": {"learning_rate": 1e-2}})
+    events = [json.loads(line) for line in (folder / "1-rl" / "events.jsonl").read_text().splitlines()]
+    assert (events[0]["action"], events[0]["step"], events[0]["to_step"]) == ("roll_back", LOST_AT, 0)
+    best, before, after = weights(folder, 0), weights(folder, LOST_AT - 1), weights(folder, LOST_AT)
+    assert all(torch.equal(after[name], best[name]) for name in best)
+    assert any(not torch.equal(before[name], best[name]) for name in best)
+    versions = [state(folder, step)["step"] for step in range(7)]
+    assert versions == list(range(7))  # the start is kept too, and steps go on
 
 
 def test_a_guard_may_stop_the_run(tiny_model, tmp_path, guard):

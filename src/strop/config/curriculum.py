@@ -43,7 +43,7 @@ class ForgettingConfig(Section):
     every_steps: int = Field(0, ge=0)
     num_tasks: int = Field(200, gt=0)
     num_samples: int = Field(2, gt=0)
-    actions: tuple[Literal["raise_share", "stop"], ...] = Field(("raise_share",), min_length=1)
+    actions: tuple[Literal["raise_share", "roll_back", "stop"], ...] = Field(("raise_share",), min_length=1)
     alpha: float = Field(0.05, gt=0, lt=1)
     min_drop: float = Field(0.02, ge=0, le=1)
     share_factor: float = Field(2.0, ge=1)

@@ -132,6 +132,10 @@ class Learner(Protocol):
 
     def load(self, folder: Path) -> None: ...
 
+    def roll_back(self, folder: Path) -> None:
+        """Load, but as a version one above the present: versions only rise."""
+        ...
+
     def export(self, folder: Path) -> None: ...
 
 

@@ -92,6 +92,12 @@ class TorchLearner:
         state.load(self, folder)
         self._version = state.read_version(folder)
 
+    def roll_back(self, folder: Path) -> None:
+        """Load what was saved in `folder`, as a new version: versions only rise."""
+        version = self._version + 1
+        self.load(folder)
+        self._version = version
+
     def export(self, folder: Path, *, merge: bool = False) -> None:
         self.policy.export(folder, merge=merge)
 

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,9 +46,11 @@ class CheckpointFolder:
         writer: Callable[[Path], None],
         state: Mapping[str, JSON],
         score: float | None = None,
+        pinned: Collection[int] = (),
     ) -> Checkpoint:
         """Let `writer` fill a folder and make it checkpoint `step`; a higher `score` is better.
 
+        Checkpoints of the steps in `pinned` are kept beside the newest.
         CheckpointError when it cannot be written, a full disk included; earlier checkpoints stay as they were.
         """
         target, partial = self.root / f"step-{step}", self.root / f".step-{step}.partial"
@@ -70,7 +72,7 @@ class CheckpointFolder:
             raise CheckpointError(
                 f"{target} cannot be written ({reason}); free disk space, then go on with --resume"
             ) from error
-        self._rotate(step)
+        self._rotate(step, pinned)
         return Checkpoint(step=step, path=target, state=state)
 
     def latest(self) -> Checkpoint | None:
@@ -80,6 +82,13 @@ class CheckpointFolder:
             if reason is None:
                 return Checkpoint(step=step, path=folder, state=json.loads((folder / STATE).read_text()))
             log.warning("checkpoint %s is passed over: %s", folder, reason)
+        return None
+
+    def newest_up_to(self, last: int) -> Checkpoint | None:
+        """The newest complete checkpoint of a step that is not after `last`."""
+        for step, folder in sorted(self._folders(), reverse=True):
+            if step <= last and _flaw(folder) is None:
+                return Checkpoint(step=step, path=folder, state=json.loads((folder / STATE).read_text()))
         return None
 
     def best(self) -> int | None:
@@ -99,7 +108,7 @@ class CheckpointFolder:
             _write_json(partial, {"step": step, "score": score})
             os.replace(partial, file)
 
-    def _rotate(self, newest: int) -> None:
+    def _rotate(self, newest: int, pinned: Collection[int]) -> None:
         """Delete what is too old, and what claims to be later than `newest`: steps only rise, so no resume needs it."""
         folders = sorted(self._folders())
         later = [folder for step, folder in folders if step > newest]
@@ -108,7 +117,7 @@ class CheckpointFolder:
         surplus = earlier[: max(0, len(earlier) - (self.keep - 1))]
         for folder in later:
             log.warning("checkpoint %s is deleted: step %d was saved after it", folder, newest)
-        for folder in [*later, *(folder for step, folder in surplus if step != best)]:
+        for folder in [*later, *(folder for step, folder in surplus if step != best and step not in pinned)]:
             (folder / MANIFEST).unlink(missing_ok=True)  # so that a half-deleted folder never counts as whole
             shutil.rmtree(folder)
 

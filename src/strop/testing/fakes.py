@@ -167,6 +167,11 @@ class CountingLearner:
     def load(self, folder: Path) -> None:
         self._version = json.loads((folder / "learner.json").read_text())["version"]
 
+    def roll_back(self, folder: Path) -> None:
+        version = self._version + 1
+        self.load(folder)
+        self._version = version
+
     def export(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "weights.json").write_text(json.dumps({"updates": self._version}))
