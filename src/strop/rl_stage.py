@@ -6,11 +6,13 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from strop import build
 from strop.config.schema import StageConfig
 from strop.core.batch import Batch, rollout_advantages
 from strop.core.protocols import Learner
+from strop.curriculum.history import Retirement, result_of, samples_seen
 from strop.guarding import Guarding, open_guarding
 from strop.observability.over_optimisation import OverOptimisation
 from strop.scheduler.buffer import StepGroups
@@ -20,6 +22,7 @@ from strop.storage.records import MetricsLog, write_rollouts
 from strop.train import Run, train
 from strop.workshop import Workshop, remarks_on, write_domains
 
+HISTORY = Retirement()  # what became of each task; no task is retired yet
 BEGINNING = StepGroups(step=0, finished=(), places=0, next_ticket=0)
 log_to = logging.getLogger(__name__)
 
@@ -52,6 +55,7 @@ async def run_rl(
         keep_costs=keep_costs,
         learner=learner,
         alarm=alarm,
+        history=saved.state["history"] if saved is not None else {},  # type: ignore[arg-type]  # JSON
         guarding=open_guarding(shop, stage, domains, learner, place, checkpoints, saved),
     )
     run = build.build_run(
@@ -93,6 +97,7 @@ class _Records:
     learner: Learner
     alarm: OverOptimisation
     guarding: Guarding | None
+    history: Mapping[str, Any]
 
     def record(self, run: Run, groups: StepGroups, batch: Batch | None, metrics: Mapping[str, float]) -> None:
         step, title = groups.step, self.stage.title
@@ -104,6 +109,9 @@ class _Records:
             run=self.shop.folder.run_id if self.shop.folder is not None else "",
             advantages=rollout_advantages(batch) if batch is not None else {},
         )
+        for finished in groups.finished:
+            domain = run.domains[finished.group.task.domain]
+            self.history = HISTORY.record(self.history, result_of(finished.group, step, domain.signal))
         self.log.append(step, metrics)
         standings = self.guarding.standings(step) if self.guarding is not None else {}
         write_domains(self.place, step, run.curriculum_state, metrics, standings)
@@ -119,8 +127,10 @@ class _Records:
             await guarding.review(run, step)
         to_save = step > 0 and is_due(step, self.stage.save.every_steps, steps)
         if to_save or (guarding is not None and guarding.must_save(step)):
-            guard = {} if guarding is None else {"guard": guarding.state}
+            kept = {"history": self.history, "samples": samples_seen(self.history)}
+            if guarding is not None:
+                kept["guard"] = guarding.state
             pinned = () if guarding is None else guarding.pinned()
-            self.checkpoints.save(step, self.learner.save, run.state(groups) | guard, pinned=pinned)
+            self.checkpoints.save(step, self.learner.save, run.state(groups) | kept, pinned=pinned)
         if 0 < step < steps and is_due(step, self.shop.config.evaluation.every_steps, steps):
             await self.shop.report(f"{self.stage.title}-step-{step}", self.learner)

@@ -69,10 +69,12 @@ def test_shares_and_levels_follow_what_is_seen_and_a_resume_goes_on(tiny_model, 
         assert abs(known["wanted"] - known["realised"]) <= 1 and known["estimates"]["rollouts"] > 0
     assert last["domains"]["largest"]["level"] > 1 and last["domains"]["sum"]["level"] is None
     if not staleness:  # with two versions at work the floats of a resumed run may differ
-        before = metrics(folder, "1-rl")
+        before, seen = metrics(folder, "1-rl"), state(folder, 6)["history"]
+        assert state(folder, 6)["samples"]["num_tasks"] == sum(map(len, seen.values())) > 0
         forget(folder, "1-rl", after_step=3)
         run(content, folder)
         assert metrics(folder, "1-rl") == before and state(folder, 6)["curriculum"] == last
+        assert state(folder, 6)["history"] == seen
     with pytest.raises(SystemExit) as ended:
         main(["domains", str(folder), "--json"])
     assert ended.value.code == 0
