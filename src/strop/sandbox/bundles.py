@@ -41,7 +41,8 @@ def make_root(folder: Path, mounts: Sequence[str]) -> list[str]:
             target.mkdir(parents=True, exist_ok=True)
         _close_parents(folder, target)
     (folder / "own").chmod(0o700)
-    os.symlink(f"{places.BOX}/tmp", folder / "tmp")
+    if not (folder / "tmp").exists():  # it does where packages are shown that lie below it; TMPDIR names the other
+        os.symlink(f"{places.BOX}/tmp", folder / "tmp")
     _fill_etc(folder / "etc")
     return shown
 
