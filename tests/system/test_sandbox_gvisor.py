@@ -91,7 +91,12 @@ async def test_conformance(gvisor: GvisorSandbox) -> None:
     await check_sandbox(gvisor)
 
 
-FORKS = {"time_limit", "process_limit", "memory_limit", "runtime_error"}  # sampling may miss a program that ends at once
+FORKS = {
+    "time_limit",
+    "process_limit",
+    "memory_limit",
+    "runtime_error",
+}  # sampling may miss a program that ends at once
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,15 @@ def build_mixture(config: RunConfig, stage: StageConfig, domains: Sequence[Domai
     """ConfigError where floors, ceilings, groups or levels cannot be had."""
     sections = {section.name: section for section in config.domains}
     curriculum = config.curriculum
+    strategy = make(curriculum.strategy, STRATEGIES, "curriculum.strategy")
+    if getattr(strategy, "floor", 1.0) == 0:
+        raise ConfigError("curriculum.strategy: its floor must be above 0, so that no domain is given up for good")
     return Mixture(
         domains=tuple(domains),
         seed=config.seed,
         lag=(stage.max_staleness + 1) * (stage.groups_per_step + stage.max_replacements),
         every=curriculum.every or stage.groups_per_step,
-        strategy=make(curriculum.strategy, STRATEGIES, "curriculum.strategy"),
+        strategy=strategy,
         groups=tuple(DomainGroup(**group.model_dump()) for group in curriculum.groups),
         bounds={d.name: Bounds(floor=sections[d.name].floor, ceiling=sections[d.name].ceiling) for d in domains},
         levelled=_levelled(domains, [name for name, section in sections.items() if section.levels]),

@@ -136,8 +136,8 @@ STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
 
 
 def _check(floor: float, **positive: float) -> None:
-    if not 0 < floor <= 1:
-        raise ConfigError(f"floor must be above 0 and at most 1, so that no domain is given up, got {floor}")
+    if not 0 <= floor <= 1:
+        raise ConfigError(f"floor must be from 0 to 1, got {floor}")
     for name, value in positive.items():
         if not value > 0:
             raise ConfigError(f"{name} must be above 0, got {value}")
