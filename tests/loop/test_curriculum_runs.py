@@ -154,7 +154,7 @@ def test_a_guard_may_stop_the_run(tiny_model, tmp_path, guard):
         ({"curriculum": {"strategy": {"use": "strp"}}}, "did you mean 'strop'"),
         (
             {"curriculum": {"strategy": {"use": "ucb", "params": {"floor": 0}}}},
-            "floor must be above 0, so that no domain",
+            "floor must be above 0, so",
         ),
         ({"curriculum": {"strategy": {"use": "ucb", "params": {"flor": 0.1}}}}, "flor"),
         ({"domains": [domain("a", floor=0.6), domain("b", "largest", floor=0.6)]}, "floor"),
