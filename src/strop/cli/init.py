@@ -24,10 +24,10 @@ seed = 0
 path = "smollm2-135m-instruct"      # a folder, a hub id, or a model `strop model get` knows
 
 [engine]
-dtype = "bfloat16"
+dtype = "auto"
 
 [learner]
-dtype = "bfloat16"
+dtype = "auto"
 learning_rate = 2e-5
 
 [sampling]

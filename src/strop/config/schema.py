@@ -16,7 +16,7 @@ from strop.config.pairs import PreferenceConfig, RewardModelConfig
 from strop.config.section import Section, file_name, possible_temperature
 from strop.core.errors import ConfigError
 
-Dtype = Literal["float32", "bfloat16", "float64"]
+Dtype = Literal["auto", "float32", "bfloat16", "float64"]
 TAKEN_STAGE_NAMES = re.compile(r"base|.*-step-\d+")  # evaluations of a run carry these names
 
 
@@ -29,6 +29,8 @@ class ModelConfig(Section):
 
 
 class EngineConfig(Section):
+    """`dtype = "auto"` is bfloat16 where the device has instructions for it, else float32."""
+
     dtype: Dtype = "float32"
     device: str = "auto"
     max_rows: int = Field(64, gt=0)

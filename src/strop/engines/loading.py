@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from strop.config.machine import on_this_machine
 from strop.config.schema import EngineConfig
 from strop.core.errors import ConfigError, DataError
 from strop.engines.attention import use_grouped_attention
@@ -27,6 +28,7 @@ def load_engine(
     folder: Path, config: EngineConfig, renderer: ChatRenderer, *, max_context: int | None = None
 ) -> TorchEngine:
     """An engine over the transformers model in `folder`, on the configured device and in its dtype."""
+    config = on_this_machine(config)
     try:
         model = _load_merged(folder, getattr(torch, config.dtype))
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
@@ -36,7 +38,7 @@ def load_engine(
         raise ConfigError(f"{folder}: its config names no longest context; set model.max_context")
     if max_context is not None and max_context > limit:
         raise ConfigError(f"model.max_context is {max_context}, but the model in {folder} allows {limit}")
-    model = model.to(choose_device(config.device)).eval()
+    model = model.to(torch.device(config.device)).eval()
     if not fits(model, _probe_length(model, max_context or limit), TOLERANCE[config.dtype]):
         raise DataError(f"{folder}: this architecture gives other logits under the engine's cache; use another model")
     return TorchEngine(
@@ -106,10 +108,3 @@ def _probe_length(model: PreTrainedModel, max_context: int) -> int:
     """Longer than any window or chunk that the model's config speaks of, so that its limits show."""
     limits = [v for k, v in model.config.to_dict().items() if ("window" in k or "chunk" in k) and type(v) is int]
     return min(max([SHORTEST_PROBE, *(limit + SHORTEST_PROBE // 2 for limit in limits)]), max_context)
-
-
-def choose_device(device: str) -> torch.device:
-    """`auto` is CUDA where there is one, else the CPU."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(device)

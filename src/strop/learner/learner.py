@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from strop.config.machine import on_this_machine
 from strop.config.schema import LearnerConfig
 from strop.core.batch import Batch
 from strop.core.errors import DivergedError
@@ -206,6 +207,7 @@ def load_learner(
     start_version: int = 0,
 ) -> TorchLearner:
     """A learner of the model in `folder`, with a value head when `value` is needed, a reward head for `score`."""
+    config = on_this_machine(config)
     policy = load_policy(folder, config, value_head="value" in needs, score_head="score" in needs)
     return TorchLearner(policy, config, loss, total_updates=total_updates, needs=needs, start_version=start_version)
 

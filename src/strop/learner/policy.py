@@ -137,8 +137,7 @@ def load_policy(folder: Path, config: LearnerConfig, *, value_head: bool = False
             model = model.merge_and_unload().requires_grad_(True)
         else:
             _check_same(model, folder, config.lora)
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
-    return Policy(model.to(device), folder, config.lora, value_head, score_head)
+    return Policy(model.to(config.device), folder, config.lora, value_head, score_head)
 
 
 def _without_dropout(model: PreTrainedModel) -> None:
