@@ -70,6 +70,7 @@ class Guarding:
         if isinstance(run.curriculum, Mixture):
             factors = share_factors(self.state, step)
             run.curriculum_state = run.curriculum.with_factors(run.curriculum_state, factors)
+            run.curriculum_state = run.curriculum.with_back(run.curriculum_state, {event.domain for event in events})
 
     async def _roll_back(self, run: Run, to_step: int) -> None:
         """Old weights come back as a new version. Steps, curriculum and the probes that were spent go on."""

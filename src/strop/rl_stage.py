@@ -12,7 +12,7 @@ from strop import build
 from strop.config.schema import StageConfig
 from strop.core.batch import Batch, rollout_advantages
 from strop.core.protocols import Learner
-from strop.curriculum.history import Retirement, result_of, samples_seen
+from strop.curriculum import history
 from strop.guarding import Guarding, open_guarding
 from strop.observability.over_optimisation import OverOptimisation
 from strop.scheduler.buffer import StepGroups
@@ -22,7 +22,6 @@ from strop.storage.records import MetricsLog, write_rollouts
 from strop.train import Run, train
 from strop.workshop import Workshop, remarks_on, write_domains
 
-HISTORY = Retirement()  # what became of each task; no task is retired yet
 BEGINNING = StepGroups(step=0, finished=(), places=0, next_ticket=0)
 log_to = logging.getLogger(__name__)
 
@@ -111,7 +110,7 @@ class _Records:
         )
         for finished in groups.finished:
             domain = run.domains[finished.group.task.domain]
-            self.history = HISTORY.record(self.history, result_of(finished.group, step, domain.signal))
+            self.history = history.record(self.history, history.result_of(finished.group, step, domain.signal))
         self.log.append(step, metrics)
         standings = self.guarding.standings(step) if self.guarding is not None else {}
         write_domains(self.place, step, run.curriculum_state, metrics, standings)
@@ -127,7 +126,7 @@ class _Records:
             await guarding.review(run, step)
         to_save = step > 0 and is_due(step, self.stage.save.every_steps, steps)
         if to_save or (guarding is not None and guarding.must_save(step)):
-            kept = {"history": self.history, "samples": samples_seen(self.history)}
+            kept = {"history": self.history, "samples": history.samples_seen(self.history)}
             if guarding is not None:
                 kept["guard"] = guarding.state
             pinned = () if guarding is None else guarding.pinned()

@@ -177,3 +177,29 @@ def bare_source(domain, split):
 
     made = Generated("sum", domain, split=split, size=20)
     return [made[number] for number in range(len(made))]
+
+
+def even_answers(rollout, task):
+    """Solved where the right answer is an even number; half of the attempts elsewhere."""
+    return 1.0 if int(task.reference) % 2 == 0 else even(rollout, task)
+
+
+def test_solved_tasks_rest_and_a_resume_goes_on(tiny_model, tmp_path):
+    tasks = {"use": "generated", "params": {"generator": "sum", "size": 12}}
+    content = curriculum_recipe(
+        tiny_model,
+        tmp_path,
+        reward=even_answers,
+        domains=[{"name": "sum", "tasks": tasks}],
+        curriculum={"retirement": {"clean_groups": 1, "kept_share": 0.0}},
+        steps=8,
+    )
+    folder = run(content)
+    last = state(folder, 8)
+    solved = {task for task, record in last["curriculum"]["solved"]["sum"].items() if record["turns"]}
+    tried = {task: record["attempts"] for task, record in last["history"]["sum"].items()}
+    others = [attempts for task, attempts in tried.items() if task not in solved]
+    assert solved and all(tried[task] == 4 for task in solved) and min(others) > 4
+    forget(folder, "1-rl", after_step=3)
+    run(content, folder)
+    assert state(folder, 8) == {**last, "attempt": 1}

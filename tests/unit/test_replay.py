@@ -10,10 +10,9 @@ from making import completion, group
 
 from strop.core.errors import ConfigError
 from strop.curriculum.history import (
-    Retirement,
     TaskRecord,
     TaskResult,
-    bring_back,
+    record,
     record_of,
     result_of,
     results_of_rows,
@@ -132,49 +131,18 @@ def test_a_share_that_drowns_the_present_is_refused(wrong):
         Replay(**wrong)
 
 
-RULE = Retirement(clean_passes=2, rest_steps=10, kept_share=0.0)
-
-
-def after(*results, rule=RULE, task="t"):
+def after(*results, task="t"):
     history = {}
     for step, passes in results:
-        history = rule.record(history, TaskResult(domain="d", task_id=task, step=step, attempts=4, passes=passes))
+        history = record(history, TaskResult(domain="d", task_id=task, step=step, attempts=4, passes=passes))
     return json.loads(json.dumps(history))
 
 
 def test_the_history_counts_what_happened():
-    assert record_of(after((1, 2), (3, 0)), "d", "t") == TaskRecord(
-        attempts=8, passes=2, last_step=3, last_pass_step=1, clean=0, retired=None
-    )
+    assert record_of(after((1, 2), (3, 0)), "d", "t") == TaskRecord(attempts=8, passes=2, last_step=3, last_pass_step=1)
     assert record_of({}, "d", "t") == TaskRecord()
     unscored = TaskResult(domain="d", task_id="t", step=5, attempts=0, passes=0)
-    assert RULE.record(after((1, 2)), unscored) == after((1, 2))
-
-
-def test_a_task_retires_after_clean_passes_in_a_row_and_comes_back_after_a_while():
-    assert not RULE.rests(after((1, 4)), "d", "t", 2)
-    assert not RULE.rests(after((1, 4), (2, 3), (3, 4)), "d", "t", 4), "not in a row"
-    history = after((1, 4), (2, 4))
-    assert RULE.rests(history, "d", "t", 3) and RULE.resting(history, "d", 11) == {"t"}
-    assert not RULE.rests(history, "d", "t", 12) and RULE.resting(history, "d", 12) == frozenset()
-    assert RULE.rests(after((1, 4), (2, 4), (12, 4)), "d", "t", 21), "passed again, so it rests again"
-    assert not RULE.rests(after((1, 4), (2, 4), (12, 3)), "d", "t", 13), "failed, so it is in use"
-
-
-def test_a_forgotten_domain_brings_its_tasks_back_and_they_must_pass_anew():
-    history = {**after((1, 4), (2, 4)), "other": after((1, 4), (2, 4))["d"]}
-    back = bring_back(history, "d")
-    assert not RULE.rests(back, "d", "t", 3) and RULE.rests(back, "other", "t", 3)
-    once = RULE.record(back, TaskResult(domain="d", task_id="t", step=3, attempts=4, passes=4))
-    assert not RULE.rests(once, "d", "t", 4)
-    assert RULE.rests(bring_back(history, "d", ["another"]), "d", "t", 3)
-    assert bring_back(history, "none") == history
-
-
-def test_some_solved_tasks_never_retire():
-    rule = replace(RULE, kept_share=0.1)
-    resting = [bool(rule.resting(after((1, 4), (2, 4), rule=rule, task=f"t{n}"), "d", 3)) for n in range(300)]
-    assert 0.85 <= sum(resting) / 300 <= 0.95
+    assert record(after((1, 2)), unscored) == after((1, 2))
 
 
 def test_solved_tasks_come_in_the_order_of_their_last_pass():
@@ -198,9 +166,3 @@ def test_what_was_seen_has_a_hash_of_its_own():
     one, other = samples_seen(after((1, 4))), samples_seen(after((1, 4), task="u"))
     assert one["num_tasks"] == other["num_tasks"] == 1 and one["digest"] != other["digest"]
     assert one == samples_seen(after((1, 4), (9, 0))), "what was seen, not how it went"
-
-
-@pytest.mark.parametrize("wrong", [{"clean_passes": 0}, {"rest_steps": 0}, {"kept_share": 1.1}])
-def test_a_rule_that_cannot_be_is_refused(wrong):
-    with pytest.raises(ConfigError, match="retirement"):
-        Retirement(**wrong)

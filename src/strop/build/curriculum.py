@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from strop.config.curriculum import RetirementConfig
 from strop.config.resolve import STRATEGIES, make
 from strop.config.schema import RunConfig, StageConfig
 from strop.core.errors import ConfigError
@@ -11,6 +12,7 @@ from strop.core.protocols import Domain, LevelledSource
 from strop.curriculum.difficulty import Ladder
 from strop.curriculum.forgetting import ForgettingGuard
 from strop.curriculum.mixture import Mixture
+from strop.curriculum.retirement import Retirement
 from strop.curriculum.shares import Bounds, DomainGroup
 
 
@@ -31,6 +33,17 @@ def build_mixture(config: RunConfig, stage: StageConfig, domains: Sequence[Domai
         bounds={d.name: Bounds(floor=sections[d.name].floor, ceiling=sections[d.name].ceiling) for d in domains},
         levelled=_levelled(domains, [name for name, section in sections.items() if section.levels]),
         ladder=Ladder(**curriculum.levels.model_dump()),
+        retirement=_retirement(curriculum.retirement, stage.groups_per_step),
+    )
+
+
+def _retirement(config: RetirementConfig | None, groups_per_step: int) -> Retirement | None:
+    if config is None:
+        return None
+    return Retirement(
+        clean_groups=config.clean_groups,
+        rest_tickets=config.rest_steps * groups_per_step,
+        kept_share=config.kept_share,
     )
 
 

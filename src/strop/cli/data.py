@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional
 
 import typer
 
 from strop.core.errors import DataError
-from strop.curriculum.history import Retirement, TaskRecord, record_of, results_of_rows, samples_seen
+from strop.curriculum.history import record, record_of, results_of_rows, samples_seen
 from strop.storage.records import RUN_FILE, read_rollouts
 
 data = typer.Typer(no_args_is_help=True, help="Import, clean and follow samples.")
@@ -100,11 +101,11 @@ def seen(
     """The tasks that a run (or its checkpoint STEP) was trained on, with attempts, passes and last steps."""
     rows = _recorded(run, stage, step)
     signals = _signals(run)
-    rule, history = Retirement(), dict[str, Any]()
+    history = dict[str, Any]()
     for result in results_of_rows(rows, {row["domain"]: signals.get(row["domain"], "accuracy") for row in rows}):
-        history = rule.record(history, result)
+        history = record(history, result)
     lines = [
-        {"domain": domain, "task_id": task, **_shown(record_of(history, domain, task))}
+        {"domain": domain, "task_id": task, **asdict(record_of(history, domain, task))}
         for domain, tasks in sorted(history.items())
         for task in sorted(tasks)
     ]
@@ -146,10 +147,6 @@ def _signals(run: Path) -> dict[str, str]:
         return {domain["name"]: domain["signal"] for domain in config["domains"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{run / RUN_FILE}: cannot be read as a run's ({error}); give a run folder") from error
-
-
-def _shown(record: TaskRecord) -> dict[str, Any]:
-    return {key: getattr(record, key) for key in ("attempts", "passes", "last_step", "last_pass_step")}
 
 
 def _say(out: Path, num_kept: int, reasons: Counter[str]) -> None:

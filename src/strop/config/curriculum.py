@@ -51,6 +51,16 @@ class ForgettingConfig(Section):
     num_steps: int = Field(50, gt=0)
 
 
+class RetirementConfig(Section):
+    """A task that every attempt of `clean_groups` groups in a row solved rests for `rest_steps` steps; `kept_share` of
+    the tasks never do. Without this section no task rests.
+    """
+
+    clean_groups: int = Field(3, gt=0)
+    rest_steps: int = Field(200, gt=0)
+    kept_share: float = Field(0.05, ge=0, le=1)
+
+
 class CurriculumConfig(Section):
     """`strategy` turns what is known of each domain into weights: static, uniform, learnability, ucb, mt_grpo, strop,
     or a function of your own; see docs/curriculum.md. Weights change every `every` tickets, by default once a step.
@@ -61,6 +71,7 @@ class CurriculumConfig(Section):
     groups: tuple[GroupConfig, ...] = ()
     levels: LevelsConfig = LevelsConfig()
     forgetting: ForgettingConfig = ForgettingConfig()
+    retirement: RetirementConfig | None = None
 
     @field_validator("groups")
     @classmethod

@@ -1,4 +1,4 @@
-"""What became of each task: attempts, passes, last steps; which are solved and rest, and which samples a run has seen.
+"""What became of each task: attempts, passes, last steps; and which samples a run has seen.
 
 Pure: `record` takes a history and one result and gives the next history, which is JSON. A result is one group: all
 attempts at one task under one ticket.
@@ -7,16 +7,15 @@ attempts at one task under one ticket.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any
 
-from strop.core.errors import ConfigError
 from strop.core.types import JSON, RolloutGroup
+from strop.curriculum.retirement import PASS
 
 History = Mapping[str, Mapping[str, Mapping[str, Any]]]  # domain -> task id -> TaskRecord as JSON
-PASS = 1.0  # a score that counts as solved
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,70 +31,26 @@ class TaskResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskRecord:
-    """All results of one task. `clean` counts the groups in a row in which every attempt passed.
-
-    `retired` is the step at which the task was retired, None while it is in use.
-    """
+    """All results of one task."""
 
     attempts: int = 0
     passes: int = 0
     last_step: int | None = None
     last_pass_step: int | None = None
-    clean: int = 0
-    retired: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Retirement:
-    """A task retires after `clean_passes` groups in a row without a failure, and rests for `rest_steps` steps.
-
-    Then it is due again: one more clean group sends it back to rest, a failure brings it back into use. Tasks of a
-    domain that was forgotten are all brought back (`bring_back`). 5 to 10% of solved tasks stay in use as probes:
-    `kept_share` of the ids, chosen by their hash, never retire (algorithms.md 3.6).
-    """
-
-    clean_passes: int = 3
-    rest_steps: int = 200
-    kept_share: float = 0.05
-
-    def __post_init__(self) -> None:
-        if min(self.clean_passes, self.rest_steps) < 1:
-            raise ConfigError("retirement: clean_passes and rest_steps must be at least 1")
-        if not 0 <= self.kept_share <= 1:
-            raise ConfigError(f"retirement.kept_share must be from 0 to 1, got {self.kept_share}")
-
-    def record(self, history: History, result: TaskResult) -> dict[str, Any]:
-        """The history after `result`; one without a scored attempt changes nothing."""
-        if result.attempts == 0:
-            return dict(history)
-        domain = history.get(result.domain, {})
-        before = record_of(history, result.domain, result.task_id)
-        clean = before.clean + 1 if result.passes == result.attempts else 0
-        solved = clean >= self.clean_passes and not self._always_kept(result.task_id)
-        after = TaskRecord(
-            attempts=before.attempts + result.attempts,
-            passes=before.passes + result.passes,
-            last_step=result.step,
-            last_pass_step=result.step if result.passes else before.last_pass_step,
-            clean=clean,
-            retired=result.step if solved else None,
-        )
-        return {**history, result.domain: {**domain, result.task_id: asdict(after)}}
-
-    def rests(self, history: History, domain: str, task_id: str, step: int) -> bool:
-        """Whether the task is not to be assigned at `step`."""
-        retired = record_of(history, domain, task_id).retired
-        return retired is not None and step < retired + self.rest_steps
-
-    def resting(self, history: History, domain: str, step: int) -> frozenset[str]:
-        """The tasks of a domain that are not to be assigned at `step`."""
-        tasks = history.get(domain, {})
-        return frozenset(
-            task for task, r in tasks.items() if r["retired"] is not None and step < r["retired"] + self.rest_steps
-        )
-
-    def _always_kept(self, task_id: str) -> bool:
-        return int.from_bytes(blake2b(task_id.encode(), digest_size=8).digest(), "big") / 2**64 < self.kept_share
+def record(history: History, result: TaskResult) -> dict[str, Any]:
+    """The history after `result`; one without a scored attempt changes nothing."""
+    if result.attempts == 0:
+        return dict(history)
+    before = record_of(history, result.domain, result.task_id)
+    after = TaskRecord(
+        attempts=before.attempts + result.attempts,
+        passes=before.passes + result.passes,
+        last_step=result.step,
+        last_pass_step=result.step if result.passes else before.last_pass_step,
+    )
+    return {**history, result.domain: {**history.get(result.domain, {}), result.task_id: asdict(after)}}
 
 
 def record_of(history: History, domain: str, task_id: str) -> TaskRecord:
@@ -103,22 +58,6 @@ def record_of(history: History, domain: str, task_id: str) -> TaskRecord:
     if domain not in history or task_id not in history[domain]:
         return TaskRecord()
     return TaskRecord(**history[domain][task_id])
-
-
-def bring_back(history: History, domain: str, task_ids: Collection[str] | None = None) -> dict[str, Any]:
-    """Retired tasks of a domain (all, or those named) are in use again: the guard's `replay`, or a failed probe.
-
-    Their next clean passes count anew.
-    """
-    if domain not in history:
-        return dict(history)
-    back = {
-        task: {**record, "retired": None, "clean": 0}
-        if record["retired"] is not None and (task_ids is None or task in task_ids)
-        else record
-        for task, record in history[domain].items()
-    }
-    return {**history, domain: back}
 
 
 def solved_tasks(history: History, domain: str) -> tuple[str, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from random import Random
 from typing import Any, cast
 
@@ -17,10 +17,12 @@ from strop.core.types import JSON, RolloutGroup, Task
 from strop.curriculum.apportion import Array, furthest_change
 from strop.curriculum.difficulty import Ladder, clamp_level, first_standing, level_of_turn, moved
 from strop.curriculum.estimates import Decay, Estimates, Seen, at_new_level, measure, tabulate, with_group
+from strop.curriculum.retirement import Retirement, Solved
 from strop.curriculum.shares import Bounds, DomainGroup, Node, prior_weights, share_tree, shares_within
 from strop.curriculum.state import Known, Round, from_json, next_json, planned, to_json
 from strop.curriculum.strategies import Static, Strategy
 
+MOST_LOOKED_AT = 64  # tasks of an epoch that are looked at for one that does not rest
 REMEMBERED = 4  # states whose consequences are kept: the present one, and a few that a test or a retry asks again
 
 
@@ -47,6 +49,7 @@ class Mixture:
     levelled: Mapping[str, LevelledSource] = field(default_factory=dict)
     ladder: Ladder = field(default_factory=Ladder)
     decay: Decay = field(default_factory=Decay)
+    retirement: Retirement | None = None
     _tree: Node = field(init=False, repr=False, compare=False)
     _prior: Array = field(init=False, repr=False, compare=False)
     _names: tuple[str, ...] = field(init=False, repr=False, compare=False)
@@ -83,6 +86,7 @@ class Mixture:
             plan=plan,
             ahead=ahead,
             factors=zeros + 1,
+            solved={},
         )
         return self._remember(to_json(known, self._names), known)
 
@@ -94,7 +98,8 @@ class Mixture:
                 f"ticket {ticket} is not among the {self.lag + 1} from {known.observed} on that the state can assign"
             )
         number, turn = known.plan[ticket - known.observed]
-        return self._task(number, turn, known.round_of(ticket).levels[number])
+        rests = partial(self._rests, known.solved, ticket)
+        return self._task(number, turn, known.round_of(ticket).levels[number], rests)
 
     def observe(self, state: Mapping[str, JSON], group: RolloutGroup) -> Mapping[str, JSON]:
         """The state after the group of the next ticket; ValueError when it is of another."""
@@ -105,7 +110,7 @@ class Mixture:
                 f"ticket {group.ticket} of {group.task.domain!r} was observed where ticket {known.observed} of "
                 f"{self._names[number]!r} comes next"
             )
-        later = self._advanced(known, number, measure(group, self.domains[number].signal), group.task.level)
+        later = self._advanced(known, number, measure(group, self.domains[number].signal), group.task)
         return self._remember(next_json(later, self._names, number, state), later)
 
     def with_factors(self, state: Mapping[str, JSON], factors: Mapping[str, float]) -> Mapping[str, JSON]:
@@ -120,7 +125,24 @@ class Mixture:
         numbers = np.array([*{**dict.fromkeys(self._names, 1.0), **factors}.values()])
         return self._remember({**state, "factors": dict(factors)}, replace(known, factors=numbers))
 
-    def _advanced(self, known: Known, number: int, seen: Seen, level: int | None) -> Known:
+    def with_back(self, state: Mapping[str, JSON], domains: Collection[str]) -> Mapping[str, JSON]:
+        """The state in which retired tasks of these domains are in use again, for tickets that are not in flight."""
+        known = self._known(state)
+        if self.retirement is None:
+            return state
+        solved = known.solved
+        for name in domains:
+            solved = self.retirement.bring_back(solved, name, known.observed, self.lag)
+        return self._remember({**state, "solved": cast(JSON, solved)}, replace(known, solved=solved))
+
+    def _rests(self, solved: Solved, ticket: int, task: Task) -> bool:
+        rule = self.retirement
+        return rule is not None and rule.rests(solved, task.domain, task.id, ticket, self.lag)
+
+    def _advanced(self, known: Known, number: int, seen: Seen, task: Task) -> Known:
+        level, solved = task.level, known.solved
+        if self.retirement is not None:
+            solved = self.retirement.record(solved, task.domain, task.id, known.observed, seen.scores, self.lag)
         observed, end = known.observed + 1, known.observed + 1 + self.lag
         estimates, standings, counts = list(known.estimates), list(known.standings), known.counts.copy()
         counts[number] += 1
@@ -138,6 +160,7 @@ class Mixture:
             counts=counts,
             estimates=tuple(estimates),
             standings=tuple(standings),
+            solved=solved,
             plan=known.plan[1:],
         )
         rounds = known.rounds if end % self.every else self._with_round(later, end)
@@ -161,13 +184,13 @@ class Mixture:
         part, shares = furthest_change(base - known.ahead, last.shares, wished)
         return (*known.rounds, Round(first=first, base=base, shares=shares, levels=levels, part=part))
 
-    def _task(self, number: int, turn: int, frontier: int | None) -> Task:
+    def _task(self, number: int, turn: int, frontier: int | None, rests: Callable[[Task], bool]) -> Task:
         domain = self.domains[number]
         if frontier is None:
-            return _task_of_turn(domain.tasks, turn, self.seed, "tasks", domain.name)
+            return _task_of_turn(domain.tasks, turn, rests, self.seed, "tasks", domain.name)
         levels = self.levelled[domain.name].levels
         level = level_of_turn(levels, frontier, turn, self.ladder, self.seed, "level", domain.name)
-        task = _task_of_turn(self._source(domain.name, level), turn, self.seed, "tasks", domain.name, level)
+        task = _task_of_turn(self._source(domain.name, level), turn, rests, self.seed, "tasks", domain.name, level)
         if task.level != level:
             raise ConfigError(f"domain {domain.name!r}: at_level({level}) gave a task of level {task.level}")
         return task
@@ -197,10 +220,14 @@ class Mixture:
         return state
 
 
-def _task_of_turn(source: TaskSource, turn: int, *seed_path: int | str) -> Task:
-    """The task of a domain's ticket number `turn`: all tasks in a fresh order every epoch."""
+def _task_of_turn(source: TaskSource, turn: int, rests: Callable[[Task], bool], *seed_path: int | str) -> Task:
+    """The task of a domain's ticket number `turn`: all tasks in a fresh order every epoch, and in place of one that
+    rests the next that does not."""
     epoch, place = divmod(turn, len(source))
-    return source[_shuffled(derive_seed(*seed_path, epoch), len(source))[place]]
+    order = _shuffled(derive_seed(*seed_path, epoch), len(source))
+    looked_at = (source[order[(place + n) % len(order)]] for n in range(min(MOST_LOOKED_AT, len(order))))
+    first = next(looked_at)
+    return first if not rests(first) else next((task for task in looked_at if not rests(task)), first)
 
 
 @lru_cache(maxsize=1024)  # an epoch is walked ticket by ticket, and a large domain is not to be shuffled for each

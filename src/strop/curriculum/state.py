@@ -6,6 +6,7 @@ The JSON form:
     rounds     shares and levels in force from ticket `first` on, from the last observed ticket to the last fixed one;
                `base` are the sums of targets before `first`, `part` how much of the wished change deadlines allowed
     factors    {domain: what its weight is multiplied by}, of the domains that an action raised or lowered
+    solved     tasks that were passed clean or that rest; see `retirement`
     domains    {domain: wanted (the sum of its targets), realised, level, level_rollouts, level_passes, estimates}
 
 Lists are in the order of the run's domains. Shapes: D domains.
@@ -24,6 +25,7 @@ from strop.core.types import JSON
 from strop.curriculum.apportion import Array, Counts, next_domain, wanted_at
 from strop.curriculum.difficulty import Standing
 from strop.curriculum.estimates import Estimates
+from strop.curriculum.retirement import Solved
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -53,6 +55,7 @@ class Known:
     plan: tuple[tuple[int, int], ...]
     ahead: Counts
     factors: Array
+    solved: Solved
 
     def round_of(self, ticket: int) -> Round:
         return next(r for r in reversed(self.rounds) if r.first <= ticket)
@@ -77,6 +80,7 @@ def to_json(known: Known, names: Sequence[str]) -> dict[str, JSON]:
         "observed": dict(zip(names, counts, strict=True)),
         "rounds": [_round_json(r) for r in known.rounds],
         "factors": {n: f for n, f in zip(names, known.factors.tolist(), strict=True) if f != 1},
+        "solved": cast(JSON, known.solved),
         "domains": {
             name: _domain_json(wanted[n], counts[n], known.estimates[n], known.standings[n])
             for n, name in enumerate(names)
@@ -93,6 +97,7 @@ def next_json(known: Known, names: Sequence[str], number: int, before: Mapping[s
         "observed": {**before["observed"], names[number]: changed["realised"]},
         "rounds": [rounds[r.first] if r.first in rounds else _round_json(r) for r in known.rounds],
         "factors": before["factors"],
+        "solved": cast(JSON, known.solved),
         "domains": {n: {**domains[n], "wanted": w} for n, w in zip(names, wanted, strict=True)}
         | {names[number]: changed},
     }
@@ -157,6 +162,7 @@ def from_json(state: Mapping[str, Any], names: Sequence[str], levelled: Sequence
         plan=plan,
         ahead=ahead,
         factors=np.array([factors[name] for name in names]),
+        solved=state.get("solved", {}),
     )
 
 
