@@ -19,6 +19,7 @@ from strop.curriculum.forgetting import (
     ForgettingGuard,
     Outcome,
     Standing,
+    replay_domains,
     roll_back_step,
     rolled_back,
     share_factors,
@@ -90,6 +91,10 @@ class Guarding:
     def pinned(self) -> tuple[int, ...]:
         """The steps whose checkpoints a later probe might ask for."""
         return self.guard.steps_to_keep(self.state) if "roll_back" in self.guard.actions else ()
+
+    def to_replay(self, step: int) -> tuple[str, ...] | None:
+        """The domains to replay after `step`, where replay is one of the actions; else None, which is all."""
+        return replay_domains(self.state, step) if "replay" in self.guard.actions else None
 
     def standings(self, step: int) -> Mapping[str, Standing]:
         """Where each domain stands after `step`, for tables."""

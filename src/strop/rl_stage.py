@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,11 @@ from strop import build
 from strop.config.schema import StageConfig
 from strop.core.batch import Batch, rollout_advantages
 from strop.core.protocols import Learner
+from strop.core.types import RolloutGroup
 from strop.curriculum import history
 from strop.guarding import Guarding, open_guarding
 from strop.observability.over_optimisation import OverOptimisation
+from strop.replaying import Replaying, open_replaying
 from strop.scheduler.buffer import StepGroups
 from strop.scheduler.cadence import is_due
 from strop.storage.checkpoints import Checkpoint, CheckpointFolder
@@ -56,6 +58,8 @@ async def run_rl(
         alarm=alarm,
         history=saved.state["history"] if saved is not None else {},  # type: ignore[arg-type]  # JSON
         guarding=open_guarding(shop, stage, domains, learner, place, checkpoints, saved),
+        replaying=open_replaying(shop.config, algorithm, saved),
+        step=saved.step if saved is not None else 0,
     )
     run = build.build_run(
         shop.config,
@@ -69,6 +73,7 @@ async def run_rl(
         record=records.record,
         due=records.due,
     )
+    run.replayed = records.replayed
     if saved is None:
         await records.due(run, BEGINNING)
     await train(run)
@@ -96,7 +101,16 @@ class _Records:
     learner: Learner
     alarm: OverOptimisation
     guarding: Guarding | None
+    replaying: Replaying | None
     history: Mapping[str, Any]
+    step: int  # the last that is done
+
+    def replayed(self, version: int, num_fresh: int) -> Sequence[RolloutGroup]:
+        """What the next step trains on beside its own groups."""
+        if self.replaying is None:
+            return ()
+        domains = self.guarding.to_replay(self.step) if self.guarding is not None else None
+        return self.replaying.replayed(version, num_fresh, domains)
 
     def record(self, run: Run, groups: StepGroups, batch: Batch | None, metrics: Mapping[str, float]) -> None:
         step, title = groups.step, self.stage.title
@@ -111,6 +125,9 @@ class _Records:
         for finished in groups.finished:
             domain = run.domains[finished.group.task.domain]
             self.history = history.record(self.history, history.result_of(finished.group, step, domain.signal))
+        self.step = step
+        if self.replaying is not None:
+            self.replaying.observe(groups.groups)
         self.log.append(step, metrics)
         standings = self.guarding.standings(step) if self.guarding is not None else {}
         write_domains(self.place, step, run.curriculum_state, metrics, standings)
@@ -130,6 +147,11 @@ class _Records:
             if guarding is not None:
                 kept["guard"] = guarding.state
             pinned = () if guarding is None else guarding.pinned()
-            self.checkpoints.save(step, self.learner.save, run.state(groups) | kept, pinned=pinned)
+            self.checkpoints.save(step, self._save, run.state(groups) | kept, pinned=pinned)
         if 0 < step < steps and is_due(step, self.shop.config.evaluation.every_steps, steps):
             await self.shop.report(f"{self.stage.title}-step-{step}", self.learner)
+
+    def _save(self, folder: Path) -> None:
+        self.learner.save(folder)
+        if self.replaying is not None:
+            self.replaying.save(folder)

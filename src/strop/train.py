@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +37,7 @@ class Run:
     buffer: Buffer
     record: Record
     due: Due
+    replayed: Callable[[int, int], Sequence[RolloutGroup]] = lambda version, num_fresh: ()
     group_size: int
     num_steps: int
     max_staleness: int
@@ -80,16 +81,17 @@ class Run:
         group = await self.scorer.group(group, domain)
         await self.buffer.put(Finished(group=group, drop_reason=self.algorithm.keep(group)))
 
-    async def learn(self, groups: Sequence[RolloutGroup]) -> tuple[Batch, Mapping[str, float]]:
-        """One update from one step's groups; the new version is the learner's."""
+    async def learn(self, fresh: Sequence[RolloutGroup]) -> tuple[Batch, Mapping[str, float]]:
+        """One update from one step's groups and what is replayed; the new version is the learner's."""
+        groups = [*fresh, *self.replayed(self.learner.version, len(fresh))]
         if self.algorithm.mask_truncated:
             groups = without_truncated(groups)
         samples = samples_of(groups, {name: d.sampling.temperature for name, d in self.domains.items()})
-        self._assert_fresh(samples)
+        self._assert_fresh(samples, {group.ticket for group in fresh})
         outputs = await self.learner.forward(samples, self.algorithm.needs)
         batch, self.scale = make_batch(groups, samples, outputs, self.algorithm, self.scale)
         update = await self.learner.update(batch)
-        return batch, {**update.metrics, **(batch.metrics or {})}
+        return batch, {**update.metrics, **(batch.metrics or {}), "groups_replayed": float(len(groups) - len(fresh))}
 
     def observe(self, step: StepGroups) -> None:
         """The curriculum observes every ticket of the step in order."""
@@ -118,8 +120,8 @@ class Run:
         metrics |= reward_counts(self.domains.values())
         return {**metrics, "groups_dropped": float(len(groups) - len(step.groups)), "backlog": self.buffer.backlog}
 
-    def _assert_fresh(self, samples: Sequence[TrainingSample]) -> None:
-        for sample in samples:
+    def _assert_fresh(self, samples: Sequence[TrainingSample], tickets: Collection[int]) -> None:
+        for sample in (s for s in samples if s.ticket in tickets):
             sampled = sample.versions[sample.versions != NOT_SAMPLED]
             oldest = int(sampled.min(initial=self.learner.version))
             if self.learner.version - oldest - sum(v > oldest for v in self.rolled_back) > self.max_staleness:
@@ -127,10 +129,7 @@ class Run:
 
 
 async def train(run: Run) -> None:
-    """Run the stage to its end. Each step: take groups, learn, publish, observe, record, what is due, open the slots.
-
-    A step whose groups were all dropped makes no update and no new version.
-    """
+    """Run the stage to its end. A step: take groups, learn, publish, observe, record, what is due, open the slots."""
     await run.publish()
     async with run.producers():
         for _ in range(run.first_step, run.num_steps + 1):
@@ -138,7 +137,7 @@ async def train(run: Run) -> None:
             step = await run.buffer.take()
             metrics = run.measure(step)
             waited_s = time.monotonic() - started_s
-            batch = None
+            batch = None  # a step whose groups were all dropped makes no update and no new version
             if any(group.trainable for group in step.groups):
                 batch, learned = await run.learn(step.groups)
                 metrics |= learned

@@ -203,3 +203,60 @@ def test_solved_tasks_rest_and_a_resume_goes_on(tiny_model, tmp_path):
     forget(folder, "1-rl", after_step=3)
     run(content, folder)
     assert state(folder, 8) == {**last, "attempt": 1}
+
+
+def mixed(rollout, task):
+    """Half of the attempts of every group, so that each is worth keeping."""
+    return float(rollout.index % 2)
+
+
+def replay_recipe(model, output, curriculum=None, **stage):
+    wanted = {"replay": {"share": 0.25, "max_replays": 1}, **(curriculum or {})}
+    return curriculum_recipe(model, output, reward=mixed, curriculum=wanted, **stage)
+
+
+def replayed(folder):
+    rows = [json.loads(line) for line in (folder / "1-rl" / "metrics.jsonl").read_text().splitlines()]
+    return [row["groups_replayed"] for row in rows]
+
+
+def test_own_good_groups_are_replayed_within_their_share_and_a_resume_goes_on(tiny_model, tmp_path):
+    content = replay_recipe(tiny_model, tmp_path)
+    folder = run(content)
+    before = metrics(folder, "1-rl")
+    assert replayed(folder) == [0.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    forget(folder, "1-rl", after_step=3)
+    run(content, folder)
+    assert metrics(folder, "1-rl") == before
+
+
+def test_replayed_groups_change_what_is_learned(tiny_model, tmp_path):
+    with_replay = run(replay_recipe(tiny_model, tmp_path / "with"))
+    without = run(curriculum_recipe(tiny_model, tmp_path / "without", reward=mixed))
+    one, other = (metrics(folder, "1-rl") for folder in (with_replay, without))
+    assert one[0]["loss"] == other[0]["loss"] and one[1]["grad_norm"] != other[1]["grad_norm"]
+
+
+def test_the_guard_replays_the_domain_that_is_forgotten_and_no_other(tiny_model, tmp_path, guard):
+    def half(rollout, task):
+        """`fades`, with a failure beside every success."""
+        return fades(rollout, task) * (rollout.index % 2)
+
+    curriculum = {"replay": {"share": 0.25}, "forgetting": {**guard, "actions": ["replay"], "num_tasks": 40}}
+    content = curriculum_recipe(tiny_model, tmp_path, reward=half, steps=8, curriculum=curriculum)
+    folder = run({**content, "evaluation": {"num_tasks": 2}})
+    events = [json.loads(line) for line in (folder / "1-rl" / "events.jsonl").read_text().splitlines()]
+    assert {(e["domain"], e["action"]) for e in events} == {("sum", "replay")}
+    first = events[0]["step"]
+    assert replayed(folder)[:first] == [0.0] * first and sum(replayed(folder)[first:]) > 0
+
+
+@pytest.mark.parametrize("algorithm", [{"preset": "rloo"}, {"geometric_mask": True}])
+def test_replay_needs_a_loss_that_weighs_by_age(tiny_model, tmp_path, algorithm):
+    with pytest.raises(ConfigError, match=r"curriculum.replay"):
+        run(replay_recipe(tiny_model, tmp_path, algorithm={"keep": "all", **algorithm}))
+
+
+def test_the_guard_cannot_replay_what_nobody_keeps(tiny_model, tmp_path):
+    with pytest.raises(ConfigError, match=r"\[curriculum.replay\]"):
+        run(curriculum_recipe(tiny_model, tmp_path, curriculum={"forgetting": {"actions": ["replay"]}}))

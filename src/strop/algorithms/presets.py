@@ -111,6 +111,7 @@ def make_algorithm(
         mask_truncated=config.mask_truncated,
         domain_normaliser=_or(config.domain_normaliser, preset.domain_normaliser),
         constraints=constraints,
+        weighs_by_age=importance != "none" or ("old" not in needs and (config.loss or preset.loss) != "reinforce"),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from strop.config.component import Component
 from strop.config.section import Section
@@ -43,7 +43,7 @@ class ForgettingConfig(Section):
     every_steps: int = Field(0, ge=0)
     num_tasks: int = Field(200, gt=0)
     num_samples: int = Field(2, gt=0)
-    actions: tuple[Literal["raise_share", "roll_back", "stop"], ...] = Field(("raise_share",), min_length=1)
+    actions: tuple[Literal["raise_share", "replay", "roll_back", "stop"], ...] = Field(("raise_share",), min_length=1)
     alpha: float = Field(0.05, gt=0, lt=1)
     min_drop: float = Field(0.02, ge=0, le=1)
     share_factor: float = Field(2.0, ge=1)
@@ -61,6 +61,18 @@ class RetirementConfig(Section):
     kept_share: float = Field(0.05, ge=0, le=1)
 
 
+class ReplayConfig(Section):
+    """Groups of the policy's own with an answer of at least `min_reward` are kept and trained on again, up to `share`
+    of the fresh ones of a step; each at most `max_replays` times, and none more than `max_staleness` versions old.
+    """
+
+    share: float = Field(0.1, gt=0, le=0.25)
+    min_reward: float = 1.0
+    max_per_domain: int = Field(32, gt=0)
+    max_replays: int = Field(2, gt=0)
+    max_staleness: int = Field(50, gt=0)
+
+
 class CurriculumConfig(Section):
     """`strategy` turns what is known of each domain into weights: static, uniform, learnability, ucb, mt_grpo, strop,
     or a function of your own; see docs/curriculum.md. Weights change every `every` tickets, by default once a step.
@@ -72,6 +84,15 @@ class CurriculumConfig(Section):
     levels: LevelsConfig = LevelsConfig()
     forgetting: ForgettingConfig = ForgettingConfig()
     retirement: RetirementConfig | None = None
+    replay: ReplayConfig | None = None
+
+    @model_validator(mode="after")
+    def _something_to_replay(self) -> CurriculumConfig:
+        if "replay" in self.forgetting.actions and self.replay is None:
+            raise ValueError(
+                "forgetting.actions: 'replay' needs groups that are kept: add a [curriculum.replay] section"
+            )
+        return self
 
     @field_validator("groups")
     @classmethod

@@ -306,6 +306,8 @@ class Algorithm:
     trainable members its baseline can work with. `geometric_mask` leaves out samples whose |mean log ratio| between
     learner and sampler is out of bounds; it needs `old`. `mask_truncated` leaves truncated rollouts out of the loss,
     of every denominator and of the baseline. `constraints` see every step before the advantages are formed.
+    `weighs_by_age` says that the loss goes by how likely tokens are now against when they were sampled, however long
+    ago that was.
     """
 
     name: str
@@ -320,3 +322,4 @@ class Algorithm:
     mask_truncated: bool = False
     domain_normaliser: bool = False
     constraints: tuple[ConstraintFn, ...] = ()
+    weighs_by_age: bool = False
